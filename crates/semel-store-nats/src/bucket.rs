@@ -1,80 +1,82 @@
-//! Opens the bucket: made if it is missing, checked if it is there, and one hash secret for all.
+//! Opens the bucket: makes it if there is none, and checks its settings and the hash secret.
 
 use std::{sync::Arc, time::Duration};
 
-use bytes::Bytes;
-use semel_core::{Error, Finding, Result};
+use semel_core::{Error, Result};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
-    bucket_client::{Link, Over, Put},
+    bucket_client::BucketClient,
     check,
-    error::{Trouble, timed_out},
-    jetstream_api::{Config, Info},
-    settings::Plan,
-    value::Encoded,
+    error::{RequestError, timed_out},
+    jetstream_api::{StreamConfig, StreamInfo},
+    settings::NatsSettings,
 };
 
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A bucket that can keep what the store promises.
+/// A bucket that can keep the store's promises.
 #[derive(Debug)]
-pub(crate) struct Opened {
-    pub(crate) link: Link,
-    /// Bytes of one message at most, headers included.
+pub(crate) struct OpenedBucket {
+    pub(crate) bucket: BucketClient,
+    /// Most bytes of one message, headers included.
     pub(crate) max_message: usize,
 }
 
-impl Plan {
-    /// Connects, makes the bucket if there is none, and refuses one that cannot keep the promise.
-    pub(crate) async fn open(self: &Arc<Self>) -> Result<Opened> {
+impl NatsSettings {
+    /// Connects, makes the bucket if there is none, and refuses one that cannot keep the store's promises.
+    pub(crate) async fn open(self: &Arc<Self>) -> Result<OpenedBucket> {
         let deadline = Instant::now() + self.call_timeout;
-        let link = Link::open(self).await?;
-        check::refuse_old(&link.client().server_info(), self)?;
-        let mut why = None;
+        let bucket = BucketClient::open(self).await?;
+        check::refuse_old(&bucket.client().server_info(), self)?;
+        let mut last_error = None;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let Ok(opened) = timeout(left, self.open_bucket(&link)).await else {
-                return Err(why.unwrap_or_else(timed_out));
+            let Ok(opened) = timeout(left, self.open_bucket(&bucket)).await else {
+                return Err(last_error.unwrap_or_else(timed_out));
             };
             match opened {
                 Ok(config) => {
-                    let max_message = max_message(&config, &link);
-                    return Ok(Opened { link, max_message });
+                    let max_message = max_message(&config, &bucket);
+                    return Ok(OpenedBucket { bucket, max_message });
                 }
-                // The stream may be between two leaders, or another process may have been first.
-                Err(trouble @ (Trouble::Lost(_) | Trouble::Absent(_) | Trouble::Conflict)) => {
-                    why = Some(trouble.into_error());
+                // The stream may have no leader at the moment, or another process may have been first.
+                Err(
+                    error @ (RequestError::Unacknowledged(_)
+                    | RequestError::NoBucket(_)
+                    | RequestError::Conflict),
+                ) => {
+                    last_error = Some(error.into_error());
                     sleep(PAUSE).await;
                 }
-                Err(trouble) => return Err(trouble.into_error()),
+                Err(error) => return Err(error.into_error()),
             }
         }
     }
 
-    async fn open_bucket(&self, link: &Link) -> Result<Config, Trouble> {
-        let info = match link.info().await? {
+    async fn open_bucket(&self, bucket: &BucketClient) -> Result<StreamConfig, RequestError> {
+        let info = match bucket.info().await? {
             Some(info) => info,
-            None if self.look_only => return Err(Trouble::Refused(missing(self))),
-            None => self.create(link).await?,
+            None if self.look_only => return Err(RequestError::Refused(missing(self))),
+            None => self.create(bucket).await?,
         };
-        check::refuse_unfit(&info.config, self).map_err(Trouble::Refused)?;
-        self.agree_on_the_secret(link).await?;
+        check::refuse_unfit(&info.config, self).map_err(RequestError::Refused)?;
+        self.check_meta(bucket).await?;
         Ok(info.config)
     }
 
-    async fn create(&self, link: &Link) -> Result<Info, Trouble> {
-        let config = self.bucket(&link.client().server_info());
-        let made = link.create(&config).await?;
-        tracing::info!(bucket = %link.names.bucket, replicas = config.num_replicas, "nats: bucket made");
+    async fn create(&self, bucket: &BucketClient) -> Result<StreamInfo, RequestError> {
+        let config = self.bucket_config(&bucket.client().server_info());
+        let made = bucket.create(&config).await?;
+        tracing::info!(bucket = %bucket.names.bucket, replicas = config.num_replicas, "nats: bucket made");
         Ok(made)
     }
 
-    /// The bucket as semel makes it: as other KV clients know it, and never forgetting on its own.
-    pub(crate) fn bucket(&self, server: &async_nats::ServerInfo) -> Config {
-        let replicas = if server.cluster.is_some() { CLUSTERED } else { 1 };
+    /// The bucket as semel makes it: a KV bucket for other clients too, which evicts nothing.
+    pub(crate) fn bucket_config(&self, server: &async_nats::ServerInfo) -> StreamConfig {
+        let replicas = if server.cluster.is_some() { CLUSTER_REPLICAS } else { 1 };
         let nanos = |age: Duration| u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
-        Config {
+        StreamConfig {
             name: self.names.stream.clone(),
             subjects: vec![self.names.bucket_subjects()],
             discard: "new".to_owned(),
@@ -85,83 +87,22 @@ impl Plan {
             allow_direct: true,
             deny_delete: true,
             allow_msg_ttl: self.old_server.is_none(),
-            ..Config::default()
+            ..StreamConfig::default()
         }
-    }
-
-    /// The first process writes what all others must have.
-    async fn agree_on_the_secret(&self, link: &Link) -> Result<(), Trouble> {
-        let subject = &link.names.secret_check;
-        let settled = link.last(subject, Over::Own).await?;
-        let revision = settled.as_ref().map_or(0, |message| message.revision);
-        match settled.and_then(|message| message.value) {
-            Some(settled) => self.compared(&settled).map_err(Trouble::Refused),
-            None if self.look_only => Ok(()),
-            None => {
-                let bytes = Bytes::copy_from_slice(&self.secret_check);
-                let value = Encoded { bytes, ttl: None };
-                let put = Put::Value(&value);
-                link.put(subject.clone(), Some(revision), put, Over::Own).await.map(drop)
-            }
-        }
-    }
-
-    fn compared(&self, settled: &[u8]) -> Result<()> {
-        if settled == self.secret_check {
-            return Ok(());
-        }
-        Err(Error::invalid(
-            "nats: the other processes on this store hash keys with another secret; give this one the \
-             same --hash-secret-file or SEMEL_HASH_SECRET, or another prefix",
-        ))
-    }
-
-    /// What an operator should know about the servers. Changes nothing.
-    pub(crate) async fn findings(self: &Arc<Self>) -> Vec<Finding> {
-        let looked = timeout(self.call_timeout, self.look()).await;
-        looked.unwrap_or_else(|_| Err(timed_out())).unwrap_or_else(|error| vec![check::bad(&error)])
-    }
-
-    async fn look(self: &Arc<Self>) -> Result<Vec<Finding>> {
-        let link = Link::open(self).await?;
-        let server = link.client().server_info();
-        let mut findings = vec![match check::refuse_old(&server, self) {
-            Ok(()) => check::server(&server, self),
-            Err(error) => check::bad(&error),
-        }];
-        let Some(info) = link.info().await.map_err(Trouble::into_error)? else {
-            findings
-                .push(Finding::good("there is no bucket yet; semel makes it at the first start"));
-            return Ok(findings);
-        };
-        match check::refuse_unfit(&info.config, self) {
-            Ok(()) => findings.extend(check::findings(&info)),
-            Err(error) => findings.push(check::bad(&error)),
-        }
-        let settled =
-            link.last(&link.names.secret_check, Over::Own).await.map_err(Trouble::into_error)?;
-        findings.push(match settled.and_then(|message| message.value) {
-            None => Finding::good("no process has settled the hash secret yet"),
-            Some(settled) => match self.compared(&settled) {
-                Ok(()) => Finding::good("the hash secret is the one the fleet agreed on"),
-                Err(error) => check::bad(&error),
-            },
-        });
-        Ok(findings)
     }
 }
 
-/// Copies of a bucket that is made in a cluster.
-const CLUSTERED: u8 = 3;
+/// The replicas of a bucket that is made in a cluster.
+const CLUSTER_REPLICAS: u8 = 3;
 
-fn max_message(config: &Config, link: &Link) -> usize {
-    let server = link.client().server_info().max_payload;
+fn max_message(config: &StreamConfig, bucket: &BucketClient) -> usize {
+    let server = bucket.client().server_info().max_payload;
     usize::try_from(config.max_msg_size).map_or(server, |bucket| bucket.min(server))
 }
 
-fn missing(plan: &Plan) -> Error {
+fn missing(settings: &NatsSettings) -> Error {
     Error::invalid(format!(
         "nats: there is no bucket {}; semel makes it when a gateway or a worker first starts on it",
-        plan.names.bucket
+        settings.names.bucket
     ))
 }

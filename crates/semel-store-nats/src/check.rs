@@ -1,19 +1,24 @@
-//! What a server and a bucket must be to keep the promise, and what weakens it.
+//! Checks server and bucket: what makes them unfit, and what `semel doctor` reports about their settings.
+
+use std::sync::Arc;
 
 use async_nats::ServerInfo;
 use semel_core::{Error, Finding, Result};
+use tokio::time::timeout;
 
 use crate::{
-    jetstream_api::{Config, Info},
-    settings::Plan,
+    bucket_client::{BucketClient, Via},
+    error::{RequestError, timed_out},
+    jetstream_api::{StreamConfig, StreamInfo},
+    settings::NatsSettings,
 };
 
-/// Refuses a server that silently ignores per-key TTL, unless that was asked for.
-pub(crate) fn refuse_old(server: &ServerInfo, plan: &Plan) -> Result<()> {
+/// Refuses a server that silently ignores per-key TTL, unless the settings allow it.
+pub(crate) fn refuse_old(server: &ServerInfo, settings: &NatsSettings) -> Result<()> {
     if !server.jetstream && !server.version.is_empty() && server.cluster.is_none() {
         return Err(Error::invalid("nats: the server runs without JetStream; start it with -js"));
     }
-    if is_old(server) && plan.old_server.is_none() {
+    if is_old(server) && settings.old_server.is_none() {
         return Err(Error::invalid(format!(
             "nats: server {} ignores per-key TTL; semel needs NATS 2.11, or ?old-server-max-age=36h, with \
              which everything is forgotten after that age, what is Unknown or on hold too",
@@ -29,8 +34,8 @@ fn is_old(server: &ServerInfo) -> bool {
     version < (2, 11)
 }
 
-/// Refuses a bucket on which records could not be kept. Each message names what to change.
-pub(crate) fn refuse_unfit(config: &Config, plan: &Plan) -> Result<()> {
+/// Refuses a bucket that may lose records. The error names each setting to change.
+pub(crate) fn refuse_unfit(config: &StreamConfig, settings: &NatsSettings) -> Result<()> {
     let mut wrong = Vec::new();
     let mut must = |holds: bool, what: String| {
         if !holds {
@@ -39,8 +44,11 @@ pub(crate) fn refuse_unfit(config: &Config, plan: &Plan) -> Result<()> {
     };
     must(config.mirror.is_none(), "it is a mirror; name the bucket it copies".to_owned());
     must(
-        config.subjects == [plan.names.bucket_subjects()] && config.subject_transform.is_none(),
-        format!("it is no KV bucket; its only subject must be {}", plan.names.bucket_subjects()),
+        config.subjects == [settings.names.bucket_subjects()] && config.subject_transform.is_none(),
+        format!(
+            "it is no KV bucket; its only subject must be {}",
+            settings.names.bucket_subjects()
+        ),
     );
     must(
         config.storage == "file",
@@ -63,12 +71,12 @@ pub(crate) fn refuse_unfit(config: &Config, plan: &Plan) -> Result<()> {
         format!("history {} keeps what was erased; set history 1", config.max_msgs_per_subject),
     );
     must(!config.sealed, "it is sealed; make another".to_owned());
-    must(!config.no_ack, "no_ack leaves writes unanswered; unset it".to_owned());
+    must(!config.no_ack, "no_ack leaves writes unacknowledged_writes; unset it".to_owned());
     must(
         config.persist_mode.as_deref().is_none_or(|mode| mode == "default"),
         "persist_mode async answers before it wrote; set persist_mode default".to_owned(),
     );
-    match plan.old_server {
+    match settings.old_server {
         None => {
             must(
                 config.max_age == 0,
@@ -84,7 +92,7 @@ pub(crate) fn refuse_unfit(config: &Config, plan: &Plan) -> Result<()> {
             format!("its max_age is not the {} s of ?old-server-max-age=", age.as_secs()),
         ),
     }
-    if let Some(replicas) = plan.replicas {
+    if let Some(replicas) = settings.replicas {
         must(
             config.num_replicas == replicas,
             format!("it has {} copies and not {replicas}; set its replicas", config.num_replicas),
@@ -93,12 +101,12 @@ pub(crate) fn refuse_unfit(config: &Config, plan: &Plan) -> Result<()> {
     if wrong.is_empty() {
         return Ok(());
     }
-    Err(Error::invalid(format!("nats: bucket {}: {}", plan.names.bucket, wrong.join("; "))))
+    Err(Error::invalid(format!("nats: bucket {}: {}", settings.names.bucket, wrong.join("; "))))
 }
 
-/// What a fit server means for the promise.
-pub(crate) fn server(server: &ServerInfo, plan: &Plan) -> Finding {
-    match plan.old_server {
+/// What the version of a fit server means.
+fn server_finding(server: &ServerInfo, settings: &NatsSettings) -> Finding {
+    match settings.old_server {
         None => Finding::good(format!("NATS {}, which keeps a TTL for each key", server.version)),
         Some(age) => Finding::warning(
             format!(
@@ -112,15 +120,15 @@ pub(crate) fn server(server: &ServerInfo, plan: &Plan) -> Finding {
     }
 }
 
-/// What a fit bucket's settings mean for the promise.
-pub(crate) fn findings(info: &Info) -> Vec<Finding> {
+/// What the settings of a fit bucket mean.
+fn bucket_findings(info: &StreamInfo) -> Vec<Finding> {
     let config = &info.config;
     let copies = info.cluster.iter().flat_map(|cluster| &cluster.replicas);
     let behind = copies.filter(|copy| copy.offline || !copy.current).count();
     vec![
         Finding::good("file storage, discard new, history 1: nothing is forgotten before its time"),
         replicas(config.num_replicas, behind),
-        room(config),
+        capacity(config),
         Finding::warning(
             "sync_interval: not told to clients; unless it is always, servers that lose power together forget \
              the last moments",
@@ -148,7 +156,7 @@ fn replicas(count: u8, behind: usize) -> Finding {
     Finding::good(format!("{count} copies, all there: one lost server forgets nothing"))
 }
 
-fn room(config: &Config) -> Finding {
+fn capacity(config: &StreamConfig) -> Finding {
     if config.max_bytes > 0 || config.max_msgs > 0 {
         return Finding::good("the bucket is bounded; when it is full, new keys are refused");
     }
@@ -158,10 +166,48 @@ fn room(config: &Config) -> Finding {
     )
 }
 
-pub(crate) fn bad(error: &Error) -> Finding {
+fn bad(error: &Error) -> Finding {
     let text = error.to_string();
     let (what, fix) = text.split_once("; ").unwrap_or((&text, "see docs/stores/nats.md"));
     Finding::bad(what, fix)
+}
+
+impl NatsSettings {
+    /// The report of `semel doctor`. Writes nothing.
+    pub(crate) async fn findings(self: &Arc<Self>) -> Vec<Finding> {
+        let findings = timeout(self.call_timeout, self.read_findings()).await;
+        findings.unwrap_or_else(|_| Err(timed_out())).unwrap_or_else(|error| vec![bad(&error)])
+    }
+
+    async fn read_findings(self: &Arc<Self>) -> Result<Vec<Finding>> {
+        let bucket = BucketClient::open(self).await?;
+        let server = bucket.client().server_info();
+        let mut findings = vec![match refuse_old(&server, self) {
+            Ok(()) => server_finding(&server, self),
+            Err(error) => bad(&error),
+        }];
+        let Some(info) = bucket.info().await.map_err(RequestError::into_error)? else {
+            findings
+                .push(Finding::good("there is no bucket yet; semel makes it at the first start"));
+            return Ok(findings);
+        };
+        match refuse_unfit(&info.config, self) {
+            Ok(()) => findings.extend(bucket_findings(&info)),
+            Err(error) => findings.push(bad(&error)),
+        }
+        let stored = bucket
+            .last(&bucket.names.secret_check, Via::Background)
+            .await
+            .map_err(RequestError::into_error)?;
+        findings.push(match stored.and_then(|message| message.value) {
+            None => Finding::good("no process has settled the hash secret yet"),
+            Some(stored) => match self.compare_secret(&stored) {
+                Ok(()) => Finding::good("the hash secret is the one the fleet agreed on"),
+                Err(error) => bad(&error),
+            },
+        });
+        Ok(findings)
+    }
 }
 
 #[cfg(test)]
@@ -171,32 +217,32 @@ mod tests {
     use semel_core::Level;
 
     use super::*;
-    use crate::{connection::Losses, names::Names, url::Target};
+    use crate::{connection::LostConnections, names::NatsNames, url::NatsUrl};
 
-    fn plan() -> Plan {
-        Plan {
-            target: Target::parse("nats://localhost/ids").unwrap(),
-            names: Names::new("ids", "semel").unwrap(),
+    fn settings() -> NatsSettings {
+        NatsSettings {
+            url: NatsUrl::parse("nats://localhost/ids").unwrap(),
+            names: NatsNames::new("ids", "semel").unwrap(),
             secret_check: [0; 32],
             look_only: false,
             call_timeout: Duration::from_secs(5),
             replicas: None,
             old_server: None,
-            losses: Losses::default(),
+            lost_connections: LostConnections::default(),
         }
     }
 
-    fn refusal(change: impl FnOnce(&mut Config)) -> String {
-        let plan = plan();
-        let mut config = plan.bucket(&ServerInfo::default());
-        refuse_unfit(&config, &plan).unwrap();
+    fn refusal(change: impl FnOnce(&mut StreamConfig)) -> String {
+        let settings = settings();
+        let mut config = settings.bucket_config(&ServerInfo::default());
+        refuse_unfit(&config, &settings).unwrap();
         change(&mut config);
-        refuse_unfit(&config, &plan).unwrap_err().to_string()
+        refuse_unfit(&config, &settings).unwrap_err().to_string()
     }
 
     #[test]
     fn each_unfit_bucket_is_refused_with_the_fix() {
-        for (fix, said) in [
+        for (fix, refusal) in [
             ("storage file", refusal(|it| it.storage = "memory".into())),
             ("discard new", refusal(|it| it.discard = "old".into())),
             ("history 1", refusal(|it| it.max_msgs_per_subject = 5)),
@@ -207,35 +253,35 @@ mod tests {
             ("$KV.ids.>", refusal(|it| it.subjects = vec!["orders.>".into()])),
             ("mirror", refusal(|it| it.mirror = Some(serde_json::json!({})))),
         ] {
-            assert!(said.contains(fix), "{said}");
+            assert!(refusal.contains(fix), "{refusal}");
         }
     }
 
     #[test]
-    fn all_that_is_wrong_is_said_at_once() {
-        let said = refusal(|it| {
+    fn all_problems_of_a_bucket_are_reported_together() {
+        let text = refusal(|it| {
             it.storage = "memory".into();
             it.discard = "old".into();
         });
-        assert!(said.contains("storage file") && said.contains("discard new"), "{said}");
+        assert!(text.contains("storage file") && text.contains("discard new"), "{text}");
     }
 
     #[test]
-    fn an_old_server_needs_to_be_asked_for() {
+    fn an_old_server_is_refused_unless_it_is_allowed() {
         let server = |version: &str| ServerInfo {
             version: version.to_owned(),
             jetstream: true,
             ..ServerInfo::default()
         };
-        assert!(refuse_old(&server("2.11.0"), &plan()).is_ok());
-        assert!(refuse_old(&server("2.15.1"), &plan()).is_ok());
-        let said = refuse_old(&server("2.9.10"), &plan()).unwrap_err().to_string();
-        assert!(said.contains("old-server-max-age"), "{said}");
+        assert!(refuse_old(&server("2.11.0"), &settings()).is_ok());
+        assert!(refuse_old(&server("2.15.1"), &settings()).is_ok());
+        let refusal = refuse_old(&server("2.9.10"), &settings()).unwrap_err().to_string();
+        assert!(refusal.contains("old-server-max-age"), "{refusal}");
         let age = Some(Duration::from_secs(60));
-        let asked = Plan { old_server: age, ..plan() };
-        assert!(refuse_old(&server("2.9.10"), &asked).is_ok());
-        assert_eq!(super::server(&server("2.9.10"), &asked).level, Level::Warning);
-        assert_eq!(asked.bucket(&server("2.9.10")).max_age, 60_000_000_000);
+        let accepting = NatsSettings { old_server: age, ..settings() };
+        assert!(refuse_old(&server("2.9.10"), &accepting).is_ok());
+        assert_eq!(server_finding(&server("2.9.10"), &accepting).level, Level::Warning);
+        assert_eq!(accepting.bucket_config(&server("2.9.10")).max_age, 60_000_000_000);
     }
 
     #[test]

@@ -1,13 +1,15 @@
-//! Settings of the store.
+//! The builder of a store: defaults, options and their limits.
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use semel_core::{Error, Finding, HashSecret, Result};
 use semel_remote::run_in_background;
 
-use crate::{NatsStore, connection::Losses, names::Names, settings::Plan, url::Target};
+use crate::{
+    NatsStore, connection::LostConnections, names::NatsNames, settings::NatsSettings, url::NatsUrl,
+};
 
-const CUT_OFF: &str = "nats: the store did not open";
+const CANCELLED: &str = "nats: opening the store was cancelled";
 
 /// Settings of a [`NatsStore`], made by [`NatsStore::builder`].
 #[derive(Clone)]
@@ -23,9 +25,9 @@ pub struct NatsStoreBuilder {
 }
 
 impl NatsStoreBuilder {
-    /// What every key begins with unless set otherwise.
+    /// The default prefix of all keys.
     pub const PREFIX: &str = "semel";
-    /// How long a call may take; within it, replies that were lost are looked for.
+    /// How long a call may take. If a reply is lost, the key is read within this time.
     pub const CALL_TIMEOUT: Duration = Duration::from_secs(5);
     /// The longest call timeout: an index entry is kept much longer than any call lasts.
     pub const MAX_CALL_TIMEOUT: Duration = Duration::from_secs(20);
@@ -44,40 +46,40 @@ impl NatsStoreBuilder {
         }
     }
 
-    /// What every key begins with. Stores with different prefixes know nothing of each other.
+    /// The prefix of all keys. Stores with different prefixes share nothing.
     pub fn prefix(self, prefix: impl Into<String>) -> Self {
         Self { prefix: prefix.into(), ..self }
     }
 
-    /// How long a call may take; within it, replies that were lost are looked for.
+    /// How long a call may take. If a reply is lost, the key is read within this time.
     pub fn call_timeout(self, call_timeout: Duration) -> Self {
         Self { call_timeout, ..self }
     }
 
-    /// Copies that the bucket has to have; it is made with so many. Unless set: a bucket that is there has
-    /// what it has, and a new one three in a cluster and one elsewhere.
+    /// The number of replicas that the bucket must have, and with which it is made. By default, any number is accepted,
+    /// and a new bucket has three in a cluster and one without.
     pub fn replicas(self, replicas: u8) -> Self {
         Self { replicas: Some(replicas), ..self }
     }
 
-    /// Accepts a server before 2.11, which has no per-key TTL: its bucket forgets everything after
-    /// `max_age`, what is Unknown or on hold too. A record never counts for longer than its retention.
+    /// Accepts a server before 2.11, which has no per-key TTL: its bucket forgets every record after `max_age`,
+    /// including those that are Unknown or on hold. A record is never used after its retention.
     pub fn old_server(self, max_age: Duration) -> Self {
         Self { old_server: Some(max_age), ..self }
     }
 
-    /// The secret that keys are hashed with. All processes on one prefix must have the same.
+    /// The secret that keys are hashed with. It must be the same in all processes on one prefix.
     pub fn hash_secret(self, secret: HashSecret) -> Self {
         Self { secret: Some(secret), ..self }
     }
 
-    /// For who looks and claims nothing: no bucket is made, and where no process has settled the secret
-    /// yet, it stays open.
+    /// For a process that reads and claims nothing: it makes no bucket, and does not set the hash secret if no process
+    /// has done so.
     pub fn look_only(self, look_only: bool) -> Self {
         Self { look_only, ..self }
     }
 
-    /// Connects, makes the bucket if there is none, and checks that it can keep what the store promises.
+    /// Connects, makes the bucket if there is none, and checks that it can keep the store's promises.
     ///
     /// # Errors
     ///
@@ -85,64 +87,64 @@ impl NatsStoreBuilder {
     /// wrong, or other processes hash keys with another secret;
     /// [`ErrorKind::Unavailable`](semel_core::ErrorKind::Unavailable) when there is no JetStream to connect to.
     pub async fn connect(self) -> Result<NatsStore> {
-        let plan = Arc::new(self.plan()?);
-        run_in_background(NatsStore::open(plan, self.secret), CUT_OFF).await?
+        let settings = Arc::new(self.settings()?);
+        run_in_background(NatsStore::open(settings, self.secret), CANCELLED).await?
     }
 
-    /// Looks at the settings alone.
+    /// Checks the settings, without a connection.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Invalid`](semel_core::ErrorKind::Invalid) for those that connecting would refuse.
     pub fn validate(&self) -> Result<()> {
-        self.plan().map(drop)
+        self.settings().map(drop)
     }
 
-    /// Looks at server, bucket and hash secret, changes nothing, and says what is good and what is not.
+    /// Checks server, bucket and hash secret, without writing, and reports what is good and what is not.
     ///
     /// # Errors
     ///
-    /// Only for settings that are wrong: a server that cannot be reached is a finding.
+    /// Only for invalid settings: a server that cannot be reached is a finding.
     pub async fn checks(self) -> Result<Vec<Finding>> {
-        let plan = Arc::new(self.plan()?);
-        run_in_background(async move { plan.findings().await }, CUT_OFF).await
+        let settings = Arc::new(self.settings()?);
+        run_in_background(async move { settings.findings().await }, CANCELLED).await
     }
 
-    fn plan(&self) -> Result<Plan> {
-        let target = Target::parse(&self.url)?;
-        let plan = Plan {
-            names: Names::new(&target.bucket, &self.prefix)?,
+    fn settings(&self) -> Result<NatsSettings> {
+        let url = NatsUrl::parse(&self.url)?;
+        let settings = NatsSettings {
+            names: NatsNames::new(&url.bucket, &self.prefix)?,
             secret_check: HashSecret::check_value(self.secret.as_ref()),
             look_only: self.look_only,
             call_timeout: self.call_timeout,
-            replicas: self.replicas.or(target.replicas),
-            old_server: self.old_server.or(target.old_server),
-            losses: Losses::default(),
-            target,
+            replicas: self.replicas.or(url.replicas),
+            old_server: self.old_server.or(url.old_server),
+            lost_connections: LostConnections::default(),
+            url,
         };
-        Self::check(&plan)?;
-        Ok(plan)
+        Self::check(&settings)?;
+        Ok(settings)
     }
 
-    fn check(plan: &Plan) -> Result<()> {
+    fn check(settings: &NatsSettings) -> Result<()> {
         let (least, most) = (Duration::from_millis(10), Self::MAX_CALL_TIMEOUT);
-        if !(least..=most).contains(&plan.call_timeout) {
+        if !(least..=most).contains(&settings.call_timeout) {
             return Err(Error::invalid(format!(
                 "nats: call_timeout is {:?}; it must be from {least:?} to {most:?}",
-                plan.call_timeout
+                settings.call_timeout
             )));
         }
-        if plan.replicas.is_some_and(|count| !(1..=5).contains(&count)) {
+        if settings.replicas.is_some_and(|count| !(1..=5).contains(&count)) {
             return Err(Error::invalid("nats: replicas must be from 1 to 5"));
         }
-        if plan.old_server.is_some_and(|age| age < Self::MIN_OLD_SERVER_AGE) {
+        if settings.old_server.is_some_and(|age| age < Self::MIN_OLD_SERVER_AGE) {
             return Err(Error::invalid("nats: old_server must be at least a minute"));
         }
         Ok(())
     }
 }
 
-/// Shows neither URL nor secret.
+/// Prints neither URL nor secret.
 impl fmt::Debug for NatsStoreBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { prefix, call_timeout, replicas, old_server, .. } = self;
@@ -165,14 +167,14 @@ mod tests {
         assert_eq!(builder.prefix, "semel");
         assert_eq!(builder.call_timeout, Duration::from_secs(5));
         assert_eq!((builder.replicas, builder.old_server), (None, None));
-        builder.plan().unwrap();
+        builder.settings().unwrap();
     }
 
     #[test]
-    fn what_the_url_says_holds_unless_the_builder_says_more() {
+    fn the_builder_overrides_the_url() {
         let new = || NatsStoreBuilder::new("nats://a/ids?replicas=3");
-        assert_eq!(new().plan().unwrap().replicas, Some(3));
-        assert_eq!(new().replicas(1).plan().unwrap().replicas, Some(1));
+        assert_eq!(new().settings().unwrap().replicas, Some(3));
+        assert_eq!(new().replicas(1).settings().unwrap().replicas, Some(1));
     }
 
     #[test]
@@ -185,7 +187,7 @@ mod tests {
             ("old_server", new().old_server(Duration::from_secs(1))),
             ("prefix", new().prefix("a.b")),
         ] {
-            assert!(builder.plan().unwrap_err().to_string().contains(setting));
+            assert!(builder.settings().unwrap_err().to_string().contains(setting));
             assert!(!format!("{builder:?}").contains("canary"));
         }
     }

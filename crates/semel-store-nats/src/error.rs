@@ -1,33 +1,34 @@
-//! Driver and server errors into semel's, in one place. Nothing here prints an address or a password.
+//! Maps errors of the driver and the server to semel's errors. No error text contains an address or a password.
 
 use async_nats::{PublishError, client::PublishErrorKind};
 use semel_core::{Error, ErrorKind};
 
 use crate::jetstream_api::ApiError;
 
-/// What is to be done about a request that failed.
+/// Why a request failed, and whether it may have been executed.
 #[derive(Debug)]
-pub(crate) enum Trouble {
-    /// The key is not what it was expected to be; nothing happened.
+pub(crate) enum RequestError {
+    /// The key does not have the expected revision. Nothing was written.
     Conflict,
-    /// The bucket takes no more; nothing happened.
+    /// The bucket is full. Nothing was written.
     Full(Error),
-    /// Asking again would not help.
+    /// The same request would fail again.
     Refused(Error),
-    /// There is no answer. It may have happened.
-    Lost(Error),
-    /// The server knows no such bucket now. Nobody knows what it would say.
-    Absent(Error),
+    /// There is no reply. The request may have been executed.
+    Unacknowledged(Error),
+    /// The server does not know the bucket now, so the state of the key is unknown.
+    NoBucket(Error),
 }
 
-impl Trouble {
-    /// As an answer to the caller, where nothing else can be done.
+impl RequestError {
+    /// The error for the caller, if nothing else can be done.
     pub(crate) fn into_error(self) -> Error {
         match self {
             Self::Conflict => overtaken(),
-            Self::Full(error) | Self::Refused(error) | Self::Lost(error) | Self::Absent(error) => {
-                error
-            }
+            Self::Full(error)
+            | Self::Refused(error)
+            | Self::Unacknowledged(error)
+            | Self::NoBucket(error) => error,
         }
     }
 }
@@ -41,34 +42,34 @@ const NO_PEERS: u16 = 10_005;
 pub(crate) const NO_STREAM: u16 = 10_059;
 pub(crate) const NO_MESSAGE: u16 = 10_037;
 
-/// An error that the server answered with.
-pub(crate) fn refused(error: &ApiError) -> Trouble {
+/// An error reply of the server.
+pub(crate) fn classify(error: &ApiError) -> RequestError {
     let ApiError { code, err_code, description } = error;
     match *err_code {
-        WRONG_LAST_SEQUENCE | WRONG_LAST_SEQUENCE_IN_FLIGHT => Trouble::Conflict,
-        TTL_DISABLED => Trouble::Refused(unavailable(
+        WRONG_LAST_SEQUENCE | WRONG_LAST_SEQUENCE_IN_FLIGHT => RequestError::Conflict,
+        TTL_DISABLED => RequestError::Refused(unavailable(
             "nats: the bucket refuses per-key TTL; set allow_msg_ttl on its stream",
         )),
-        TOO_LARGE => Trouble::Refused(Error::invalid(
+        TOO_LARGE => RequestError::Refused(Error::invalid(
             "nats: a record is larger than the bucket takes; raise max_value_size of the bucket",
         )),
-        NOT_CLUSTERED => Trouble::Refused(Error::invalid(
+        NOT_CLUSTERED => RequestError::Refused(Error::invalid(
             "nats: a server that is in no cluster keeps one copy; start three of them as a cluster, or ask \
              for one with ?replicas=1",
         )),
-        // They may still be starting.
-        NO_PEERS => Trouble::Lost(unavailable(format!(
+        // The servers may still be starting.
+        NO_PEERS => RequestError::Unacknowledged(unavailable(format!(
             "nats: there are too few servers with JetStream for the bucket's copies ({description}); start \
              them, or ask for fewer with ?replicas="
         ))),
-        NO_STREAM => Trouble::Absent(unavailable(
+        NO_STREAM => RequestError::NoBucket(unavailable(
             "nats: the server knows no such bucket now; if it was deleted, restore it",
         )),
-        _ if is_full(description) => Trouble::Full(full()),
-        _ if *code >= 500 => Trouble::Lost(unavailable(format!(
+        _ if is_full(description) => RequestError::Full(full()),
+        _ if *code >= 500 => RequestError::Unacknowledged(unavailable(format!(
             "nats: JetStream takes no writes now ({description}); look at its leader and its disk"
         ))),
-        _ => Trouble::Refused(unavailable(format!("nats: the server answers: {description}"))),
+        _ => RequestError::Refused(unavailable(format!("nats: the server answers: {description}"))),
     }
 }
 
@@ -86,26 +87,26 @@ fn is_full(description: &str) -> bool {
         .any(|full| description.contains(full))
 }
 
-/// An error of the driver, which did not send a request.
-pub(crate) fn unsent(error: PublishError) -> Trouble {
+/// An error of the driver: it did not send the request.
+pub(crate) fn unsent(error: PublishError) -> RequestError {
     match error.kind() {
-        PublishErrorKind::MaxPayloadExceeded => Trouble::Refused(Error::invalid(
+        PublishErrorKind::MaxPayloadExceeded => RequestError::Refused(Error::invalid(
             "nats: a record is larger than the server's max_payload; raise it",
         )),
         PublishErrorKind::InvalidSubject => {
-            Trouble::Refused(unavailable("nats: the server does not take this subject"))
+            RequestError::Refused(unavailable("nats: the server does not take this subject"))
         }
-        PublishErrorKind::Send => Trouble::Lost(
+        PublishErrorKind::Send => RequestError::Unacknowledged(
             unavailable("nats: the connection is lost; another is being opened").with_source(error),
         ),
     }
 }
 
-/// A request that nobody took.
-pub(crate) fn unserved(error: Error) -> Trouble {
+/// A request that was not taken from the queue.
+pub(crate) fn not_sent(error: Error) -> RequestError {
     match error.kind() {
-        ErrorKind::Full => Trouble::Refused(error),
-        _ => Trouble::Lost(error),
+        ErrorKind::Full => RequestError::Refused(error),
+        _ => RequestError::Unacknowledged(error),
     }
 }
 
@@ -116,11 +117,11 @@ pub(crate) fn no_responders() -> Error {
 }
 
 pub(crate) fn timed_out() -> Error {
-    unavailable("nats: no answer within the call timeout; it may have happened")
+    unavailable("nats: no reply within the call timeout; the request may have been executed")
 }
 
-pub(crate) fn gave_up() -> Error {
-    unavailable("nats: who sent a request is gone with its connection; it may have happened")
+pub(crate) fn sender_gone() -> Error {
+    unavailable("nats: the connection's runtime shut down; the request may have been executed")
 }
 
 pub(crate) fn disconnected() -> Error {
@@ -131,34 +132,42 @@ pub(crate) fn overtaken() -> Error {
     unavailable("nats: the key changed again and again under this call; try again")
 }
 
-pub(crate) fn unsettled() -> Error {
-    unavailable("nats: a reply was lost, and the key has changed since; it may have happened")
+pub(crate) fn unknown_result() -> Error {
+    unavailable(
+        "nats: a reply was lost, and the key has changed since; the request may have been executed",
+    )
 }
 
 pub(crate) fn unavailable(subject: impl Into<String>) -> Error {
     Error::new(ErrorKind::Unavailable, subject)
 }
 
-/// A reply that does not have the shape of an answer to what was asked.
-pub(crate) fn odd_reply() -> Error {
-    unavailable("nats: a reply is not an answer to what was asked")
+/// A reply whose shape does not fit its request.
+pub(crate) fn unexpected_reply() -> Error {
+    unavailable("nats: a reply does not fit its request")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn trouble(code: u16, err_code: u16, description: &str) -> Trouble {
-        refused(&ApiError { code, err_code, description: description.to_owned() })
+    fn classified(code: u16, err_code: u16, description: &str) -> RequestError {
+        classify(&ApiError { code, err_code, description: description.to_owned() })
     }
 
     #[test]
-    fn what_may_be_tried_again_is_told_from_what_may_not() {
-        assert!(matches!(trouble(400, 10_071, "wrong last sequence: 7"), Trouble::Conflict));
-        assert!(matches!(trouble(400, 10_164, "wrong last sequence"), Trouble::Conflict));
-        assert!(matches!(trouble(503, 10_077, "maximum bytes exceeded"), Trouble::Full(_)));
-        assert!(matches!(trouble(503, 10_008, "temporarily unavailable"), Trouble::Lost(_)));
-        assert!(matches!(trouble(404, 10_059, "stream not found"), Trouble::Absent(_)));
-        assert!(matches!(trouble(400, 10_166, "disabled"), Trouble::Refused(_)));
+    fn error_codes_decide_whether_a_request_may_be_repeated() {
+        assert!(matches!(
+            classified(400, 10_071, "wrong last sequence: 7"),
+            RequestError::Conflict
+        ));
+        assert!(matches!(classified(400, 10_164, "wrong last sequence"), RequestError::Conflict));
+        assert!(matches!(classified(503, 10_077, "maximum bytes exceeded"), RequestError::Full(_)));
+        assert!(matches!(
+            classified(503, 10_008, "temporarily unavailable"),
+            RequestError::Unacknowledged(_)
+        ));
+        assert!(matches!(classified(404, 10_059, "stream not found"), RequestError::NoBucket(_)));
+        assert!(matches!(classified(400, 10_166, "disabled"), RequestError::Refused(_)));
     }
 }

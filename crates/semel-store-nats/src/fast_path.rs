@@ -1,4 +1,4 @@
-//! The fast path: a publish that expects the revision this process assumes, without a read before it.
+//! The fast path: a publish that expects the revision which this process assumes, without reading the key before.
 
 use bytes::Bytes;
 use semel_core::{
@@ -7,25 +7,25 @@ use semel_core::{
 };
 
 use crate::{
-    bucket_client::Put,
-    error::Trouble,
-    request::{Deletion, Job},
-    sightings::Claimed,
-    unacknowledged::Write,
-    value::{Encoded, Seen},
+    bucket_client::BucketWrite,
+    error::RequestError,
+    request::{Deletion, NatsRequest},
+    sightings::OwnClaim,
+    unacknowledged::ConditionalWrite,
+    value::{Encoded, KeySnapshot},
 };
 
-impl Job<'_> {
-    /// What the key most likely is, so that it need not be read first.
-    pub(crate) fn assumed(&self) -> Option<Seen> {
-        match self.call {
-            StoreRequest::Claim(_) => (!self.scarce).then(Seen::default),
+impl NatsRequest<'_> {
+    /// What the key most likely is: absent for a claim, and the remembered claim for its completion.
+    pub(crate) fn assumed_snapshot(&self) -> Option<KeySnapshot> {
+        match self.request {
+            StoreRequest::Claim(_) => (!self.is_scarce).then(KeySnapshot::default),
             StoreRequest::Complete(request) => {
-                let claimed = self.known.take(&request.owner, self.losses)?;
-                let Claimed { revision, record, .. } = claimed;
-                // A nonce does not name a key.
+                let claim = self.sightings.take(&request.owner, self.lost_connections)?;
+                let OwnClaim { revision, record, .. } = claim;
+                // Claims are remembered by their nonce, which does not identify the key.
                 (record.key == request.owner.key).then_some(())?;
-                Some(Seen { revision, record: Some(record), ..Seen::default() })
+                Some(KeySnapshot { revision, record: Some(record), ..KeySnapshot::default() })
             }
             StoreRequest::Renew(_)
             | StoreRequest::Release(_)
@@ -38,62 +38,72 @@ impl Job<'_> {
         }
     }
 
-    pub(crate) async fn put(&mut self, write: Box<Write>) -> Result<StoreReply, Trouble> {
-        let stored = match self.watch(&write.record) {
+    /// Publishes a record that expects a revision.
+    pub(crate) async fn put(
+        &mut self,
+        write: Box<ConditionalWrite>,
+    ) -> Result<StoreReply, RequestError> {
+        let stored = match self.needed_index_entry(&write.record) {
             None => {
-                let subject = self.link.names.record(&write.record.key);
+                let subject = self.bucket.names.record(&write.record.key);
                 self.put_value(subject, Some(write.revision), &write.value).await
             }
-            Some(entry) => Box::pin(self.put_watched(entry, &write)).await,
+            Some(entry) => Box::pin(self.put_with_index_entry(entry, &write)).await,
         };
         match stored {
             Ok(revision) => {
-                let Write { revision: before, value, said, record, .. } = *write;
+                let ConditionalWrite { revision: before, value, reply, record, .. } = *write;
                 if before == 0 {
-                    self.link.room.took(&value.bytes);
+                    self.bucket.capacity.add(&value.bytes);
                 }
-                self.known.wrote(record, revision, self.losses);
-                Ok(said)
+                self.sightings.wrote(record, revision, self.lost_connections);
+                Ok(reply)
             }
-            Err(trouble @ Trouble::Lost(_)) => {
-                self.unanswered.push(*write);
-                Err(trouble)
+            Err(error @ RequestError::Unacknowledged(_)) => {
+                self.unacknowledged_writes.push(*write);
+                Err(error)
             }
-            Err(trouble) => Err(trouble),
+            Err(error) => Err(error),
         }
     }
 
-    /// The index entry is there before the record.
-    pub(crate) async fn put_watched(&self, entry: String, write: &Write) -> Result<u64, Trouble> {
-        let entered = Encoded { bytes: Bytes::from_static(b"+"), ttl: None };
-        self.put_value(entry, None, &entered).await?;
-        let subject = self.link.names.record(&write.record.key);
+    /// Writes the index entry before the record.
+    async fn put_with_index_entry(
+        &self,
+        entry: String,
+        write: &ConditionalWrite,
+    ) -> Result<u64, RequestError> {
+        let entry_value = Encoded { bytes: Bytes::from_static(b"+"), ttl: None };
+        self.put_value(entry, None, &entry_value).await?;
+        let subject = self.bucket.names.record(&write.record.key);
         self.put_value(subject, Some(write.revision), &write.value).await
     }
 
-    pub(crate) fn put_value(
+    fn put_value(
         &self,
         subject: String,
         expected: Option<u64>,
         value: &Encoded,
-    ) -> impl Future<Output = Result<u64, Trouble>> + use<> {
-        self.link.put(subject, expected, Put::Value(value), self.over)
+    ) -> impl Future<Output = Result<u64, RequestError>> + use<> {
+        self.bucket.put(subject, expected, BucketWrite::Value(value), self.via)
     }
 
-    /// The index entry that has to be there before the record: of a claim on hold, and of a key that a
-    /// claim finds dead. All that becomes Unknown was one of these.
-    pub(crate) fn watch(&self, record: &Record) -> Option<String> {
-        let held = record.terms.on_lost_owner == OnLostOwner::Hold || record.state == State::Dead;
-        (held && self.is_claim()).then(|| self.link.names.watched(&record.key))
+    /// The index entry that must exist before the record: for a claim in hold mode, and for a key that a claim makes
+    /// Dead. A key that becomes Unknown was claimed in hold mode.
+    fn needed_index_entry(&self, record: &Record) -> Option<String> {
+        let is_needed =
+            record.terms.on_lost_owner == OnLostOwner::Hold || record.state == State::Dead;
+        (is_needed && self.is_claim()).then(|| self.bucket.names.index_entry(&record.key))
     }
 
-    pub(crate) async fn delete(&mut self, revision: u64) -> Result<u64, Trouble> {
-        let mark = self.deleted.as_ref().map(|deletion| deletion.mark.clone());
+    pub(crate) async fn delete(&mut self, revision: u64) -> Result<u64, RequestError> {
+        let mark = self.unacknowledged_delete.as_ref().map(|deletion| deletion.mark.clone());
         let mark = mark.unwrap_or_else(|| Bytes::copy_from_slice(Nonce::random().as_bytes()));
-        let (subject, gone) = (self.link.names.record(self.call.key()), Put::Gone(mark.clone()));
-        let deleted = self.link.put(subject, Some(revision), gone, self.over).await;
-        if let Err(Trouble::Lost(_)) = deleted {
-            self.deleted = Some(Deletion { revision, mark });
+        let (subject, tombstone) =
+            (self.bucket.names.record(self.request.key()), BucketWrite::Tombstone(mark.clone()));
+        let deleted = self.bucket.put(subject, Some(revision), tombstone, self.via).await;
+        if let Err(RequestError::Unacknowledged(_)) = deleted {
+            self.unacknowledged_delete = Some(Deletion { revision, mark });
         }
         deleted
     }

@@ -1,4 +1,4 @@
-//! JetStream's requests and replies, as far as they are used here.
+//! JetStream's API: the requests and replies that this store uses.
 
 use std::collections::HashMap;
 
@@ -8,18 +8,18 @@ use semel_core::{Result, Timestamp};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    error::{Trouble, odd_reply, refused},
+    error::{RequestError, classify, unexpected_reply},
     rfc3339,
 };
 
-/// A reply is an answer or an error.
+/// A reply of the API.
 #[derive(Debug)]
-pub(crate) enum Reply<T> {
-    Answer(T),
+pub(crate) enum ApiReply<T> {
+    Success(T),
     Error(ApiError),
 }
 
-/// Why the server refused.
+/// Why the server refused a request.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ApiError {
@@ -28,52 +28,52 @@ pub(crate) struct ApiError {
     pub(crate) description: String,
 }
 
-impl<T: DeserializeOwned> Reply<T> {
-    /// What the bytes of a reply say.
-    pub(crate) fn of(reply: &[u8]) -> Result<Self, Trouble> {
-        Self::read(reply).map_err(|_| Trouble::Lost(odd_reply()))
+impl<T: DeserializeOwned> ApiReply<T> {
+    /// Parses a reply. One that cannot be parsed leaves open whether the request was executed.
+    pub(crate) fn parse(reply: &[u8]) -> Result<Self, RequestError> {
+        Self::read(reply).map_err(|_| RequestError::Unacknowledged(unexpected_reply()))
     }
 
-    /// Looks for an error first: some answers carry both. Two passes are quicker than one that keeps what it
-    /// cannot tell yet.
+    /// Looks for an error first: some replies contain both. Two passes are quicker than one that buffers the other
+    /// fields.
     pub(crate) fn read(reply: &[u8]) -> serde_json::Result<Self> {
         #[derive(Deserialize)]
-        struct Failure {
+        struct ErrorPart {
             error: Option<ApiError>,
         }
         match serde_json::from_slice(reply)? {
-            Failure { error: Some(error) } => Ok(Self::Error(error)),
-            Failure { error: None } => serde_json::from_slice(reply).map(Self::Answer),
+            ErrorPart { error: Some(error) } => Ok(Self::Error(error)),
+            ErrorPart { error: None } => serde_json::from_slice(reply).map(Self::Success),
         }
     }
 
-    /// The answer, or the error.
-    pub(crate) fn into_answer(self) -> Result<T, Trouble> {
+    /// The result, or the error.
+    pub(crate) fn into_result(self) -> Result<T, RequestError> {
         match self {
-            Self::Answer(answer) => Ok(answer),
-            Self::Error(error) => Err(refused(&error)),
+            Self::Success(value) => Ok(value),
+            Self::Error(error) => Err(classify(&error)),
         }
     }
 }
 
-/// Says where a message was stored.
+/// Acknowledges a stored message.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Stored {
+pub(crate) struct PublishAck {
     pub(crate) seq: u64,
 }
 
-/// Asks the leader for the last message of a subject.
+/// Requests the last message of a subject from the leader.
 #[derive(Debug, Serialize)]
-pub(crate) struct GetLast<'a> {
+pub(crate) struct GetLastMessage<'a> {
     pub(crate) last_by_subj: &'a str,
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct Got {
+pub(crate) struct GetLastReply {
     pub(crate) message: RawMessage,
 }
 
-/// A message as the leader keeps it.
+/// A message, encoded as in the reply.
 #[derive(Debug, Deserialize)]
 pub(crate) struct RawMessage {
     seq: u64,
@@ -86,30 +86,30 @@ pub(crate) struct RawMessage {
 
 /// The last message of a subject.
 #[derive(Clone, Debug)]
-pub(crate) struct Message {
+pub(crate) struct StoredMessage {
     pub(crate) revision: u64,
-    /// When the server took it.
+    /// When the server stored it.
     pub(crate) at: Timestamp,
-    /// `None`: a marker that says that the key is gone.
+    /// `None` for a tombstone.
     pub(crate) value: Option<Bytes>,
-    /// What the marker of a deletion carries, see [`Put::Gone`](crate::bucket_client::Put::Gone).
+    /// The mark of a tombstone, see `BucketWrite::Tombstone`.
     pub(crate) mark: Bytes,
 }
 
 impl RawMessage {
-    pub(crate) fn read(self) -> Result<Message> {
-        let decoded = |text: String| Base64::decode_vec(&text).map_err(|_| odd_reply());
+    pub(crate) fn read(self) -> Result<StoredMessage> {
+        let decoded = |text: String| Base64::decode_vec(&text).map_err(|_| unexpected_reply());
         let headers = decoded(self.hdrs)?;
-        let at = rfc3339::parse(&self.time).ok_or_else(odd_reply)?;
+        let at = rfc3339::parse(&self.time).ok_or_else(unexpected_reply)?;
         let data = Bytes::from(decoded(self.data)?);
         let (value, mark) =
-            if is_marker(&headers) { (None, data) } else { (Some(data), Bytes::new()) };
-        Ok(Message { revision: self.seq, at, value, mark })
+            if is_tombstone(&headers) { (None, data) } else { (Some(data), Bytes::new()) };
+        Ok(StoredMessage { revision: self.seq, at, value, mark })
     }
 }
 
-/// True for what a deletion, a purge or the end of a TTL leaves behind.
-fn is_marker(headers: &[u8]) -> bool {
+/// True for the message that a deletion, a purge or the end of a TTL leaves.
+fn is_tombstone(headers: &[u8]) -> bool {
     let headers = String::from_utf8_lossy(headers);
     let mut pairs = headers.lines().filter_map(|line| line.split_once(':'));
     pairs.any(|(name, value)| {
@@ -118,35 +118,35 @@ fn is_marker(headers: &[u8]) -> bool {
     })
 }
 
-/// What a stream says about itself.
+/// Settings and state of a stream.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Info {
-    pub(crate) config: Config,
+pub(crate) struct StreamInfo {
+    pub(crate) config: StreamConfig,
     pub(crate) state: StreamState,
-    /// Who else has a copy; only in a cluster.
+    /// The other servers with a copy; only in a cluster.
     #[serde(default)]
-    pub(crate) cluster: Option<Copies>,
-    /// The leader's time; servers before 2.10 do not say it.
+    pub(crate) cluster: Option<ClusterInfo>,
+    /// The leader's time; servers before 2.10 do not send it.
     ts: Option<String>,
 }
 
-impl Info {
+impl StreamInfo {
     pub(crate) fn now(&self) -> Option<Timestamp> {
         rfc3339::parse(self.ts.as_deref()?)
     }
 }
 
-/// The copies of a stream beside the leader's.
+/// The followers of a stream's leader.
 #[derive(Debug, Default, Deserialize)]
-pub(crate) struct Copies {
+pub(crate) struct ClusterInfo {
     #[serde(default)]
-    pub(crate) replicas: Vec<Peer>,
+    pub(crate) replicas: Vec<PeerInfo>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Peer {
-    /// Has all that the leader has.
+pub(crate) struct PeerInfo {
+    /// It has everything that the leader has.
     pub(crate) current: bool,
     pub(crate) offline: bool,
 }
@@ -161,17 +161,17 @@ pub(crate) struct StreamState {
     pub(crate) subjects: Option<HashMap<String, u64>>,
 }
 
-/// Asks for the subjects of a stream, a page at a time.
+/// Requests the subjects of a stream, a page at a time.
 #[derive(Debug, Serialize)]
 pub(crate) struct ListSubjects<'a> {
     pub(crate) subjects_filter: &'a str,
     pub(crate) offset: usize,
 }
 
-/// The settings of a stream that matter here.
+/// The settings of a stream that this store uses.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(default)]
-pub(crate) struct Config {
+pub(crate) struct StreamConfig {
     pub(crate) name: String,
     pub(crate) subjects: Vec<String>,
     pub(crate) retention: String,
@@ -200,7 +200,7 @@ pub(crate) struct Config {
     pub(crate) subject_transform: Option<serde_json::Value>,
 }
 
-impl Default for Config {
+impl Default for StreamConfig {
     fn default() -> Self {
         Self {
             name: String::new(),
@@ -228,15 +228,15 @@ impl Default for Config {
     }
 }
 
-/// Asks for a consumer that pushes the headers of what is new.
+/// Requests a consumer that pushes the headers of new messages.
 #[derive(Debug, Serialize)]
-pub(crate) struct Consume<'a> {
+pub(crate) struct CreateConsumer<'a> {
     pub(crate) stream_name: &'a str,
-    pub(crate) config: Consumer<'a>,
+    pub(crate) config: ConsumerConfig<'a>,
 }
 
 #[derive(Debug, Serialize)]
-pub(crate) struct Consumer<'a> {
+pub(crate) struct ConsumerConfig<'a> {
     pub(crate) deliver_subject: &'a str,
     pub(crate) deliver_policy: &'a str,
     pub(crate) ack_policy: &'a str,
@@ -253,7 +253,7 @@ pub(crate) struct Consumer<'a> {
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct Consuming {
+pub(crate) struct ConsumerInfo {
     #[serde(rename = "name")]
     pub(crate) _name: String,
 }
@@ -263,21 +263,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_marker_is_told_from_a_value() {
+    fn a_tombstone_is_distinguished_from_a_value() {
         for marker in ["KV-Operation: DEL", "KV-Operation:PURGE", "Nats-Marker-Reason: MaxAge"] {
-            assert!(is_marker(format!("NATS/1.0\r\n{marker}\r\n\r\n").as_bytes()), "{marker}");
+            assert!(is_tombstone(format!("NATS/1.0\r\n{marker}\r\n\r\n").as_bytes()), "{marker}");
         }
         for value in ["NATS/1.0\r\nNats-TTL: 5s\r\n\r\n", "", "NATS/1.0\r\nKV-Operation: PUT\r\n"] {
-            assert!(!is_marker(value.as_bytes()), "{value}");
+            assert!(!is_tombstone(value.as_bytes()), "{value}");
         }
     }
 
     #[test]
-    fn a_refusal_is_read_before_the_rest() {
+    fn an_error_is_read_before_the_rest() {
         let text = r#"{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 3"},"stream":"S","seq":0}"#;
-        let reply = Reply::<Stored>::read(text.as_bytes()).unwrap();
-        assert!(matches!(reply.into_answer(), Err(Trouble::Conflict)));
-        let reply = Reply::<Stored>::read(br#"{"stream":"S","seq":9}"#).unwrap();
-        assert_eq!(reply.into_answer().unwrap().seq, 9);
+        let reply = ApiReply::<PublishAck>::read(text.as_bytes()).unwrap();
+        assert!(matches!(reply.into_result(), Err(RequestError::Conflict)));
+        let reply = ApiReply::<PublishAck>::read(br#"{"stream":"S","seq":9}"#).unwrap();
+        assert_eq!(reply.into_result().unwrap().seq, 9);
     }
 }

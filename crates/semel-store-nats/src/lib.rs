@@ -1,16 +1,17 @@
-//! NATS KV store of semel: one truth for a fleet of processes, in a JetStream bucket.
+//! NATS KV store of semel: records shared by a fleet of processes, in a JetStream bucket.
 //!
-//! - **First seen: one trip**, a publish that expects the key to be absent. Everything else is read from
-//!   the stream's leader, decided by the pure steps, and written only if the key is still as it was read.
-//! - **Many in flight**: the requests of a runtime go over one connection, in one write where they come together; each is
-//!   answered when its own reply is there.
-//! - **No clock decides a lease**: a claim is taken over when this process has seen it unchanged for 1.1
-//!   leases, see `sightings.rs`. Retention is judged by the time the server gave the message.
-//! - **Nothing is forgotten early**: a bucket that evicts, ages or keeps its messages in memory is refused.
-//!   When the promise ends is said in `docs/stores/nats.md`.
-//! - **Other processes hear** of every change by a consumer of the bucket. That is a hint; polling decides.
+//! - **A first claim takes one round trip**, a publish that expects the key to be absent. All other requests read
+//!   from the stream's leader, let the steps decide, and write only if the key has not changed since the read.
+//! - **Many requests are in flight**: the requests of a runtime go over one connection, in one write if they come
+//!   together; each gets its reply when it arrives.
+//! - **No clock decides about a lease**: a claim is taken over when this process has seen it unchanged for 1.1
+//!   leases, see `sightings.rs`. Retention is judged by the server's time of the message.
+//! - **No record is lost early**: a bucket that evicts, ages or keeps its messages in memory is refused.
+//!   `docs/stores/nats.md` says when records can be lost.
+//! - **Changes are delivered** by a consumer of the bucket: waiters and caches subscribe. A message is never proof: its
+//!   receiver reads the record, and waiters poll as well.
 //!
-//! [`NatsStore`] is all there is to it.
+//! [`NatsStore`] is the store.
 
 mod bucket;
 mod bucket_client;
@@ -25,6 +26,7 @@ mod fast_path;
 mod jetstream_api;
 mod list;
 mod maintenance;
+mod meta;
 mod names;
 mod pipeline;
 mod purge;

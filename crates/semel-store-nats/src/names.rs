@@ -1,21 +1,21 @@
-//! What things are called inside NATS.
+//! The names of the stream and the subjects in NATS.
 
 use semel_core::{Error, KeyHash, Result};
 
 /// Stream and subjects of one store, all below one prefix of one bucket.
 #[derive(Clone, Debug)]
-pub(crate) struct Names {
+pub(crate) struct NatsNames {
     pub(crate) bucket: String,
     /// The stream behind the bucket.
     pub(crate) stream: String,
     records: String,
-    /// Keys that cleanup has to look at: on hold, Unknown or Dead.
-    watched: String,
+    /// The index of the keys that a purge checks: claimed in hold mode, Unknown or Dead.
+    index: String,
     pub(crate) leader: String,
     pub(crate) secret_check: String,
 }
 
-impl Names {
+impl NatsNames {
     pub(crate) const MAX: usize = 64;
 
     pub(crate) fn new(bucket: &str, prefix: &str) -> Result<Self> {
@@ -33,7 +33,7 @@ impl Names {
             bucket: bucket.to_owned(),
             stream: format!("KV_{bucket}"),
             records: name("k."),
-            watched: name("w."),
+            index: name("w."),
             leader: name("leader"),
             secret_check: name("hash-secret-check"),
         })
@@ -41,18 +41,18 @@ impl Names {
 
     /// The subject of a record.
     pub(crate) fn record(&self, key: &KeyHash) -> String {
-        spelled(&self.records, key)
+        with_hex(&self.records, key)
     }
 
-    /// The subject of a key's entry among those that cleanup looks at.
-    pub(crate) fn watched(&self, key: &KeyHash) -> String {
-        spelled(&self.watched, key)
+    /// The subject of a key's index entry.
+    pub(crate) fn index_entry(&self, key: &KeyHash) -> String {
+        with_hex(&self.index, key)
     }
 
-    /// Whose record a subject is, if it is one.
+    /// The key hash of a record or an index entry; `None` for other subjects.
     pub(crate) fn hash_of(&self, subject: &str) -> Option<KeyHash> {
         let hex =
-            subject.strip_prefix(&self.records).or_else(|| subject.strip_prefix(&self.watched))?;
+            subject.strip_prefix(&self.records).or_else(|| subject.strip_prefix(&self.index))?;
         let mut bytes = [0; 32];
         if hex.len() != 64 || !hex.is_ascii() {
             return None;
@@ -69,17 +69,17 @@ impl Names {
     }
 
     /// Matches all entries of the index.
-    pub(crate) fn all_watched(&self) -> String {
-        format!("{}*", self.watched)
+    pub(crate) fn all_index_entries(&self) -> String {
+        format!("{}*", self.index)
     }
 
-    /// What the stream has to listen to.
+    /// The subjects that the stream must store.
     pub(crate) fn bucket_subjects(&self) -> String {
         format!("$KV.{}.>", self.bucket)
     }
 }
 
-fn spelled(start: &str, key: &KeyHash) -> String {
+fn with_hex(start: &str, key: &KeyHash) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut subject = String::with_capacity(start.len() + 64);
     subject.push_str(start);
@@ -95,10 +95,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_records_subject_leads_back_to_its_hash() {
-        let (names, hash) = (Names::new("ids", "semel").unwrap(), KeyHash::from_bytes([0xa9; 32]));
+    fn the_subject_of_a_record_contains_its_hash() {
+        let (names, hash) =
+            (NatsNames::new("ids", "semel").unwrap(), KeyHash::from_bytes([0xa9; 32]));
         assert_eq!(names.hash_of(&names.record(&hash)), Some(hash));
-        assert_eq!(names.hash_of(&names.watched(&hash)), Some(hash));
+        assert_eq!(names.hash_of(&names.index_entry(&hash)), Some(hash));
         assert_eq!(names.hash_of(&names.leader), None);
         assert_eq!(names.record(&hash), format!("$KV.ids.semel.k.{}", "a9".repeat(32)));
     }
@@ -106,8 +107,8 @@ mod tests {
     #[test]
     fn a_name_that_is_a_pattern_or_two_tokens_is_refused() {
         for bad in ["", "a*", "a.b", "a>", "a b", &"x".repeat(65)] {
-            assert!(Names::new(bad, "semel").is_err(), "{bad}");
-            assert!(Names::new("ids", bad).is_err(), "{bad}");
+            assert!(NatsNames::new(bad, "semel").is_err(), "{bad}");
+            assert!(NatsNames::new("ids", bad).is_err(), "{bad}");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! All requests of one connection: sent as they come, each answered when its reply is there.
+//! The pipeline of one connection: requests are sent without waiting for earlier replies, and each gets its reply
+//! when it arrives.
 
 use std::{collections::VecDeque, future::pending, sync::Arc, time::Instant};
 
@@ -13,74 +14,81 @@ use tokio::{
 };
 
 use crate::{
-    connection::{Connection, GRACE},
-    error::{Trouble, disconnected, no_responders, timed_out, unavailable, unsent},
+    connection::{GRACE, NatsConnection},
+    error::{RequestError, disconnected, no_responders, timed_out, unavailable, unsent},
 };
 
-/// Requests without a reply at most; more wait.
-const IN_FLIGHT: usize = 4096;
+/// Most requests without a reply; more wait in the queue.
+const MAX_IN_FLIGHT: usize = 4096;
 
-/// Replies that are heard before the next requests are sent: if it were all that are there, client and server would
-/// wait for each other in turns.
-const TOGETHER: usize = 16;
+/// Replies that are read before the next requests are sent. If all available replies were read first, client and server
+/// would wait for each other in turns.
+const RECEIVE_TOGETHER: usize = 16;
 
-/// One request.
+/// A request in the queue.
 #[derive(Debug)]
-pub(crate) struct Ask {
-    pub(crate) what: Request,
-    /// Later it is not sent any more: nobody waits for it.
+pub(crate) struct QueuedRequest {
+    pub(crate) request: OutgoingRequest,
+    /// When its caller stops waiting. It is not sent after that.
     pub(crate) until: Instant,
-    pub(crate) told: oneshot::Sender<Told>,
+    pub(crate) reply_sender: oneshot::Sender<RawReply>,
 }
 
-/// A message to a subject that is replied to.
+/// A message to a subject on which the server replies.
 #[derive(Debug)]
-pub(crate) struct Request {
+pub(crate) struct OutgoingRequest {
     pub(crate) subject: String,
     pub(crate) headers: HeaderMap,
     pub(crate) payload: Bytes,
 }
 
-/// What one request was answered with.
-pub(crate) type Told = std::result::Result<Bytes, Trouble>;
+/// The reply to one request.
+pub(crate) type RawReply = std::result::Result<Bytes, RequestError>;
 
-pub(crate) type Asks = Batches<Ask, Result<()>>;
+pub(crate) type RequestBatches = Batches<QueuedRequest, Result<()>>;
 
-/// The requests of one connection.
+/// Sends the requests of one connection, and receives their replies.
 #[derive(Debug)]
-pub(crate) struct Pipe {
-    connection: Arc<Connection>,
-    down_since: watch::Receiver<Option<Instant>>,
-    /// The subject of a reply is this, and the number of its request.
+pub(crate) struct RequestPipeline {
+    connection: Arc<NatsConnection>,
+    disconnected_since: watch::Receiver<Option<Instant>>,
+    /// The subject of a reply is the inbox and the number of its request.
     inbox: String,
     replies: Subscriber,
-    flight: Flight,
+    in_flight: InFlightRequests,
 }
 
-impl Pipe {
-    pub(crate) async fn open(connection: Arc<Connection>) -> Result<Self> {
-        let (inbox, down_since) = (connection.client.new_inbox(), connection.down_since());
+impl RequestPipeline {
+    pub(crate) async fn open(connection: Arc<NatsConnection>) -> Result<Self> {
+        let (inbox, disconnected_since) =
+            (connection.client.new_inbox(), connection.disconnected_since());
         let replies = connection.client.subscribe(format!("{inbox}.*")).await;
-        let replies =
-            replies.map_err(|error| unavailable("nats: no replies").with_source(error))?;
-        Ok(Self { connection, down_since, inbox, replies, flight: Flight::default() })
+        let replies = replies
+            .map_err(|error| unavailable("nats: cannot subscribe to replies").with_source(error))?;
+        Ok(Self {
+            connection,
+            disconnected_since,
+            inbox,
+            replies,
+            in_flight: InFlightRequests::default(),
+        })
     }
 
-    /// Serves until there is nobody left who asks.
-    pub(crate) async fn run(mut self, mut asks: Asks) {
+    /// Runs until the queue is closed.
+    pub(crate) async fn run(mut self, mut requests: RequestBatches) {
         loop {
-            let since = *self.down_since.borrow();
-            // Nothing is sent while there is no connection: the driver would keep it and send it later.
-            let takes = since.is_none_or(|since| since.elapsed() > GRACE);
+            let since = *self.disconnected_since.borrow();
+            // Nothing is sent while there is no connection: the driver would buffer it and send it later.
+            let may_send = since.is_none_or(|since| since.elapsed() > GRACE);
             tokio::select! {
                 message = self.replies.next() => match message {
-                    Some(message) => self.hear(message, TOGETHER),
+                    Some(message) => self.receive(message, RECEIVE_TOGETHER),
                     None => return,
                 },
-                _ = self.down_since.changed() => self.lose(),
-                () = overdue(self.flight.until()) => self.flight.give_up(Instant::now()),
-                () = overdue(since.map(|_| Instant::now() + GRACE)) => drop(self.connection.is_up()),
-                batch = asks.take(), if takes && self.flight.waiting < IN_FLIGHT => match batch {
+                _ = self.disconnected_since.changed() => self.fail_all(),
+                () = wait_until(self.in_flight.until()) => self.in_flight.fail_overdue(Instant::now()),
+                () = wait_until(since.map(|_| Instant::now() + GRACE)) => drop(self.connection.is_connected()),
+                batch = requests.take(), if may_send && self.in_flight.waiting < MAX_IN_FLIGHT => match batch {
                     Some(batch) => self.send(batch).await,
                     None => return,
                 },
@@ -88,39 +96,41 @@ impl Pipe {
         }
     }
 
-    async fn send(&mut self, Batch { calls: asks, reply }: Batch<Ask, Result<()>>) {
-        // Each is told by itself; the batch is only that they were taken.
-        reply.send(asks.iter().map(|_| Ok(())).collect());
-        // If it has come back untold, that is noticed before anything is in flight.
-        self.connection.is_up();
-        if self.down_since.has_changed().unwrap_or(false) {
-            self.down_since.mark_unchanged();
-            self.lose();
+    async fn send(&mut self, Batch { calls: requests, reply }: Batch<QueuedRequest, Result<()>>) {
+        // The batch is acknowledged at once: each request gets its own reply later.
+        reply.send(requests.iter().map(|_| Ok(())).collect());
+        // A reconnect without an event must be noticed before anything is in flight.
+        self.connection.is_connected();
+        if self.disconnected_since.has_changed().unwrap_or(false) {
+            self.disconnected_since.mark_unchanged();
+            self.fail_all();
         }
-        // Those whose caller left are not sent any more.
-        for Ask { what, until, told } in asks.into_iter().filter(|ask| !ask.told.is_closed()) {
-            match self.sent(what, until).await {
-                Ok(()) => self.flight.add(until, told),
-                Err(trouble) => drop(told.send(Err(trouble))),
+        // Requests whose caller is gone are not sent.
+        for QueuedRequest { request, until, reply_sender } in
+            requests.into_iter().filter(|request| !request.reply_sender.is_closed())
+        {
+            match self.send_one(request, until).await {
+                Ok(()) => self.in_flight.add(until, reply_sender),
+                Err(error) => drop(reply_sender.send(Err(error))),
             }
         }
     }
 
-    async fn sent(&self, what: Request, until: Instant) -> Result<(), Trouble> {
-        if !self.connection.is_up() {
-            return Err(Trouble::Lost(disconnected()));
+    async fn send_one(&self, request: OutgoingRequest, until: Instant) -> Result<(), RequestError> {
+        if !self.connection.is_connected() {
+            return Err(RequestError::Unacknowledged(disconnected()));
         }
         if until <= Instant::now() {
-            return Err(Trouble::Lost(timed_out()));
+            return Err(RequestError::Unacknowledged(timed_out()));
         }
-        let sent = timeout_at(until.into(), self.publish(what)).await;
-        sent.unwrap_or_else(|_| Err(Trouble::Lost(timed_out())))
+        let sent = timeout_at(until.into(), self.publish(request)).await;
+        sent.unwrap_or_else(|_| Err(RequestError::Unacknowledged(timed_out())))
     }
 
-    async fn publish(&self, what: Request) -> Result<(), Trouble> {
-        let Request { subject, headers, payload } = what;
+    async fn publish(&self, request: OutgoingRequest) -> Result<(), RequestError> {
+        let OutgoingRequest { subject, headers, payload } = request;
         let (client, reply) =
-            (&self.connection.client, format!("{}.{}", self.inbox, self.flight.next()));
+            (&self.connection.client, format!("{}.{}", self.inbox, self.in_flight.next()));
         let sent = match headers.is_empty() {
             true => client.publish_with_reply(subject, reply, payload).await,
             false => client.publish_with_reply_and_headers(subject, reply, headers, payload).await,
@@ -128,96 +138,96 @@ impl Pipe {
         sent.map_err(unsent)
     }
 
-    /// What came before the loss is heard before it.
-    fn lose(&mut self) {
+    /// Fails all requests in flight. Replies that came before the loss are delivered first.
+    fn fail_all(&mut self) {
         if let Some(Some(message)) = self.replies.next().now_or_never() {
-            self.hear(message, usize::MAX);
+            self.receive(message, usize::MAX);
         }
-        self.flight.lose(&disconnected());
+        self.in_flight.fail_all(&disconnected());
     }
 
-    /// Takes a reply, and so many that have come with it.
-    fn hear(&mut self, message: Message, more: usize) {
-        self.tell(message);
+    /// Delivers a reply, and up to `more` replies that have arrived too.
+    fn receive(&mut self, message: Message, more: usize) {
+        self.deliver(message);
         for _ in 0..more {
             let Some(Some(message)) = self.replies.next().now_or_never() else { return };
-            self.tell(message);
+            self.deliver(message);
         }
     }
 
-    fn tell(&mut self, message: Message) {
+    fn deliver(&mut self, message: Message) {
         if let Some(number) = number_of(&message) {
-            self.flight.tell(number, read(message));
+            self.in_flight.deliver(number, read(message));
         }
     }
 }
 
 /// Requests without a reply, in the order in which they were sent.
 #[derive(Debug, Default)]
-struct Flight {
-    /// The number of the first. None is used twice: replies may come late, and twice after a change of leader.
+struct InFlightRequests {
+    /// The number of the first. No number is used twice: a reply may come late, and after a change of leader twice.
     first: u64,
-    asked: VecDeque<Option<(Instant, oneshot::Sender<Told>)>>,
-    /// Those among them that have not been told.
+    requests: VecDeque<Option<(Instant, oneshot::Sender<RawReply>)>>,
+    /// How many of them have no reply yet.
     waiting: usize,
 }
 
-impl Flight {
+impl InFlightRequests {
     /// The number of the next request.
     fn next(&self) -> u64 {
-        self.first + self.asked.len() as u64
+        self.first + self.requests.len() as u64
     }
 
-    fn add(&mut self, until: Instant, told: oneshot::Sender<Told>) {
-        self.asked.push_back(Some((until, told)));
+    fn add(&mut self, until: Instant, reply_sender: oneshot::Sender<RawReply>) {
+        self.requests.push_back(Some((until, reply_sender)));
         self.waiting += 1;
     }
 
-    /// Tells who asked, unless it was told before.
-    fn tell(&mut self, number: u64, told: Told) {
-        let place = number.checked_sub(self.first).and_then(|at| usize::try_from(at).ok());
-        if let Some(place) = place.and_then(|at| self.asked.get_mut(at))
-            && let Some((_, asked)) = place.take()
+    /// Delivers a reply, unless its request has one.
+    fn deliver(&mut self, number: u64, reply: RawReply) {
+        let entry = number.checked_sub(self.first).and_then(|at| usize::try_from(at).ok());
+        if let Some(entry) = entry.and_then(|at| self.requests.get_mut(at))
+            && let Some((_, reply_sender)) = entry.take()
         {
             self.waiting -= 1;
-            let _ = asked.send(told);
+            let _ = reply_sender.send(reply);
         }
-        self.forget_told();
+        self.remove_finished();
     }
 
-    /// No reply will come any more.
-    fn lose(&mut self, why: &Error) {
+    /// Fails all requests: no reply will come.
+    fn fail_all(&mut self, why: &Error) {
         (self.first, self.waiting) = (self.next(), 0);
-        for (_, asked) in self.asked.drain(..).flatten() {
-            let _ = asked.send(Err(Trouble::Lost(why.clone())));
+        for (_, reply_sender) in self.requests.drain(..).flatten() {
+            let _ = reply_sender.send(Err(RequestError::Unacknowledged(why.clone())));
         }
     }
 
-    /// Until when the first of them waits.
+    /// When the caller of the first request stops waiting.
     fn until(&self) -> Option<Instant> {
-        self.asked.front()?.as_ref().map(|(until, _)| *until)
+        self.requests.front()?.as_ref().map(|(until, _)| *until)
     }
 
-    fn give_up(&mut self, now: Instant) {
+    fn fail_overdue(&mut self, now: Instant) {
         while self.until().is_some_and(|until| until <= now) {
-            if let Some((_, asked)) = self.asked.pop_front().flatten() {
+            if let Some((_, reply_sender)) = self.requests.pop_front().flatten() {
                 self.waiting -= 1;
-                let _ = asked.send(Err(Trouble::Lost(timed_out())));
+                let _ = reply_sender.send(Err(RequestError::Unacknowledged(timed_out())));
             }
             self.first += 1;
-            self.forget_told();
+            self.remove_finished();
         }
     }
 
-    fn forget_told(&mut self) {
-        while let Some(None) = self.asked.front() {
-            self.asked.pop_front();
+    fn remove_finished(&mut self) {
+        while let Some(None) = self.requests.front() {
+            self.requests.pop_front();
             self.first += 1;
         }
     }
 }
 
-async fn overdue(at: Option<Instant>) {
+async fn wait_until(at: Option<Instant>) {
     match at {
         Some(at) => sleep_until(at.into()).await,
         None => pending().await,
@@ -228,9 +238,9 @@ fn number_of(message: &Message) -> Option<u64> {
     message.subject.rsplit('.').next()?.parse().ok()
 }
 
-fn read(message: Message) -> Told {
+fn read(message: Message) -> RawReply {
     match message.status {
-        Some(StatusCode::NO_RESPONDERS) => Err(Trouble::Lost(no_responders())),
+        Some(StatusCode::NO_RESPONDERS) => Err(RequestError::Unacknowledged(no_responders())),
         _ => Ok(message.payload),
     }
 }
@@ -241,62 +251,64 @@ mod tests {
 
     use super::*;
 
-    fn flight<const N: usize>(until: Instant) -> (Flight, [oneshot::Receiver<Told>; N]) {
-        let mut flight = Flight { first: 7, ..Flight::default() };
-        let asked = [(); N].map(|()| {
-            let (told, answer) = oneshot::channel();
-            flight.add(until, told);
-            answer
+    fn in_flight<const N: usize>(
+        until: Instant,
+    ) -> (InFlightRequests, [oneshot::Receiver<RawReply>; N]) {
+        let mut in_flight = InFlightRequests { first: 7, ..InFlightRequests::default() };
+        let replies = [(); N].map(|()| {
+            let (reply_sender, reply) = oneshot::channel();
+            in_flight.add(until, reply_sender);
+            reply
         });
-        (flight, asked)
+        (in_flight, replies)
     }
 
-    fn is_lost(answer: &mut oneshot::Receiver<Told>) -> bool {
-        matches!(answer.try_recv(), Ok(Err(Trouble::Lost(_))))
+    fn is_lost(reply: &mut oneshot::Receiver<RawReply>) -> bool {
+        matches!(reply.try_recv(), Ok(Err(RequestError::Unacknowledged(_))))
     }
 
     #[test]
-    fn a_reply_is_told_once_and_to_who_asked() {
-        let (mut flight, [mut first, mut second]) = flight(Instant::now());
+    fn a_reply_is_delivered_once_and_to_its_request() {
+        let (mut in_flight, [mut first, mut second]) = in_flight(Instant::now());
         for number in [0, 6, 9, u64::MAX] {
-            flight.tell(number, Ok(Bytes::new()));
+            in_flight.deliver(number, Ok(Bytes::new()));
         }
-        flight.tell(8, Ok(Bytes::from_static(b"once")));
-        flight.tell(8, Ok(Bytes::from_static(b"twice")));
-        assert!(matches!(second.try_recv(), Ok(Ok(told)) if told == "once"));
+        in_flight.deliver(8, Ok(Bytes::from_static(b"once")));
+        in_flight.deliver(8, Ok(Bytes::from_static(b"twice")));
+        assert!(matches!(second.try_recv(), Ok(Ok(reply)) if reply == "once"));
         assert!(first.try_recv().is_err());
-        flight.tell(7, Ok(Bytes::new()));
+        in_flight.deliver(7, Ok(Bytes::new()));
         assert!(matches!(first.try_recv(), Ok(Ok(_))));
-        assert_eq!((flight.asked.len(), flight.waiting, flight.next()), (0, 0, 9));
-        flight.tell(8, Ok(Bytes::from_static(b"thrice")));
+        assert_eq!((in_flight.requests.len(), in_flight.waiting, in_flight.next()), (0, 0, 9));
+        in_flight.deliver(8, Ok(Bytes::from_static(b"thrice")));
     }
 
     #[test]
-    fn what_was_lost_is_told_and_its_replies_are_nobodys() {
-        let (mut flight, mut asked) = flight::<3>(Instant::now());
-        flight.lose(&disconnected());
-        assert!(asked.iter_mut().all(is_lost) && flight.waiting == 0);
-        let (told, mut answer) = oneshot::channel();
-        assert_eq!(flight.next(), 10);
-        flight.add(Instant::now(), told);
+    fn after_a_lost_connection_all_requests_fail_and_late_replies_are_dropped() {
+        let (mut in_flight, mut replies) = in_flight::<3>(Instant::now());
+        in_flight.fail_all(&disconnected());
+        assert!(replies.iter_mut().all(is_lost) && in_flight.waiting == 0);
+        let (reply_sender, mut reply) = oneshot::channel();
+        assert_eq!(in_flight.next(), 10);
+        in_flight.add(Instant::now(), reply_sender);
         for late in 7..10 {
-            flight.tell(late, Ok(Bytes::new()));
+            in_flight.deliver(late, Ok(Bytes::new()));
         }
-        assert!(answer.try_recv().is_err());
+        assert!(reply.try_recv().is_err());
     }
 
     #[test]
-    fn who_waited_long_enough_is_told_and_the_rest_goes_on() {
+    fn overdue_requests_fail_and_the_others_go_on() {
         let now = Instant::now();
-        let (mut flight, mut asked) = flight::<3>(now);
-        let (told, mut later) = oneshot::channel();
-        flight.add(now + Duration::from_secs(9), told);
-        flight.tell(8, Ok(Bytes::new()));
-        flight.give_up(now);
-        assert!(is_lost(&mut asked[0]) && is_lost(&mut asked[2]));
-        assert!(matches!(asked[1].try_recv(), Ok(Ok(_))));
-        assert!(later.try_recv().is_err() && flight.waiting == 1);
-        flight.tell(10, Ok(Bytes::new()));
+        let (mut in_flight, mut replies) = in_flight::<3>(now);
+        let (reply_sender, mut later) = oneshot::channel();
+        in_flight.add(now + Duration::from_secs(9), reply_sender);
+        in_flight.deliver(8, Ok(Bytes::new()));
+        in_flight.fail_overdue(now);
+        assert!(is_lost(&mut replies[0]) && is_lost(&mut replies[2]));
+        assert!(matches!(replies[1].try_recv(), Ok(Ok(_))));
+        assert!(later.try_recv().is_err() && in_flight.waiting == 1);
+        in_flight.deliver(10, Ok(Bytes::new()));
         assert!(matches!(later.try_recv(), Ok(Ok(_))));
     }
 }

@@ -1,8 +1,9 @@
-//! T12 without a walk over all keys: claims on hold and stuck keys are in an index.
+//! Purge (T12): puts keys whose owner is lost on hold. It finds them by an index, without a walk over all keys. The
+//! server itself deletes expired records.
 //!
-//! A key is in the index before its record says so, and leaves it only when its record is something else,
-//! longer after the entry was made than any write is on its way, and if nobody made it anew. So the index may name
-//! too many keys, never too few. What has expired, the server deletes by itself.
+//! The index has the claims in hold mode and the Unknown and Dead keys. A key is added to it before its record is
+//! written. It is removed when its record does not belong there, if no request has added it again, and after a time
+//! that is longer than any write can take. So the index may have too many keys, but none is missing.
 
 use std::time::Duration;
 
@@ -13,65 +14,69 @@ use semel_core::{
 };
 
 use crate::{
-    bucket_client::{Over, Put},
-    error::Trouble,
+    bucket_client::{BucketWrite, Via},
+    error::RequestError,
     list,
-    store::Inner,
+    store::NatsStoreInner,
 };
 
-/// Keys that are looked at together.
+/// Keys that are checked together.
 pub(crate) const PAGE: usize = 64;
-/// After so many keys that were not answered, the rest waits for the next pass.
+/// Failed keys after which the rest is left to the next purge.
 const MAX_FAILED: usize = 64;
-/// An entry is kept at least for so long. The call that made it is over much sooner, but what it wrote may
-/// still arrive: the driver sends what it had taken when the connection comes back.
+/// How long an entry is kept at least. The call that added it ends much sooner, but its write may arrive later: the
+/// driver sends what it has buffered when it is connected again.
 const GRACE: Duration = Duration::from_secs(600);
 
-/// Puts at most `limit` lost owners on hold. One key that cannot be answered does not hold up the others.
-pub(crate) async fn purge(inner: &Inner, limit: usize) -> Result<Purged> {
-    let mut pass = Pass::default();
+/// Puts at most `limit` keys on hold. A key that fails does not stop the purge of the others.
+pub(crate) async fn purge(inner: &NatsStoreInner, limit: usize) -> Result<Purged> {
+    let mut pass = PurgePass::default();
     if limit == 0 {
         return pass.end();
     }
-    let mut keys = list::keys(inner, &inner.link.names.all_watched()).await?;
-    // Those that fail are not always the first.
+    let mut keys = list::keys(inner, &inner.bucket.names.all_index_entries()).await?;
+    // Starts at a random key, so that failing keys are not always the first.
     let first = rand::random_range(0..=keys.len());
     keys.rotate_left(first);
-    for some in keys.chunks(PAGE.min(limit)) {
-        if pass.purged.held + some.len() > limit || pass.failed >= MAX_FAILED {
+    for page in keys.chunks(PAGE.min(limit)) {
+        if pass.purged.held + page.len() > limit || pass.failed >= MAX_FAILED {
             break;
         }
-        let answers = inner.call_all(some.iter().copied().map(StoreRequest::Purge).collect()).await;
-        let tidied = some.iter().zip(answers).map(|(key, answer)| tidied(inner, key, answer));
-        join_all(tidied).await.into_iter().for_each(|held| pass.note(held));
+        let replies = inner.call_all(page.iter().copied().map(StoreRequest::Purge).collect()).await;
+        let finished = page.iter().zip(replies).map(|(key, reply)| finish_key(inner, key, reply));
+        join_all(finished).await.into_iter().for_each(|held| pass.add(held));
     }
     pass.end()
 }
 
-/// Says whether a lost owner was put on hold.
-async fn tidied(inner: &Inner, key: &KeyHash, answer: Result<StoreReply>) -> Result<bool> {
-    let tidied = match answer? {
-        StoreReply::Purge(tidied) => tidied,
-        other => unreachable!("a job said {other:?} to a purge"),
+/// Removes the index entry if it is not needed any more. True if the key was put on hold.
+async fn finish_key(
+    inner: &NatsStoreInner,
+    key: &KeyHash,
+    reply: Result<StoreReply>,
+) -> Result<bool> {
+    let purged = match reply? {
+        StoreReply::Purge(purged) => purged,
+        other => unreachable!("a purge got the reply {other:?}"),
     };
-    if !tidied.left.as_deref().is_some_and(is_watched) {
-        unwatch(inner, key).await?;
+    if !purged.left.as_deref().is_some_and(is_indexed) {
+        remove_index_entry(inner, key).await?;
     }
-    Ok(tidied.held)
+    Ok(purged.held)
 }
 
-/// What was done so far, and what was not.
+/// The progress of a purge.
 #[derive(Debug, Default)]
-struct Pass {
+struct PurgePass {
     purged: Purged,
     answered: usize,
     failed: usize,
-    /// Why the first was not answered.
+    /// Why the first key failed.
     why: Option<Error>,
 }
 
-impl Pass {
-    fn note(&mut self, held: Result<bool>) {
+impl PurgePass {
+    fn add(&mut self, held: Result<bool>) {
         match held {
             Ok(held) => {
                 self.answered += 1;
@@ -82,21 +87,21 @@ impl Pass {
     }
 
     fn skip(&mut self, error: Error) {
-        // Who cannot read a record was answered.
+        // A record that cannot be read is a reply too.
         match error.kind() {
             ErrorKind::Corrupt | ErrorKind::Unsupported => {
-                tracing::error!(%error, "nats: left out of cleanup");
+                tracing::error!(%error, "nats: a record that cannot be read was left out of the purge");
                 self.answered += 1;
             }
             _ => {
-                tracing::warn!(%error, "nats: left to the next cleanup");
+                tracing::warn!(%error, "nats: a key is left to the next purge");
                 self.failed += 1;
                 self.why.get_or_insert(error);
             }
         }
     }
 
-    /// An error if no key was answered, or too many were not.
+    /// An error if no key got a reply, or too many failed.
     fn end(self) -> Result<Purged> {
         match self.why {
             Some(error) if self.answered == 0 || self.failed >= MAX_FAILED => Err(error),
@@ -105,7 +110,7 @@ impl Pass {
     }
 }
 
-fn is_watched(record: &Record) -> bool {
+fn is_indexed(record: &Record) -> bool {
     match record.state {
         State::InProgress => record.terms.on_lost_owner == OnLostOwner::Hold,
         State::Unknown | State::Dead => true,
@@ -113,18 +118,23 @@ fn is_watched(record: &Record) -> bool {
     }
 }
 
-/// Takes a key out of the index, unless its entry is young or was made anew.
-async fn unwatch(inner: &Inner, key: &KeyHash) -> Result<()> {
-    let (link, subject) = (&inner.link, inner.link.names.watched(key));
-    let Some(entry) = link.last(&subject, Over::Own).await.map_err(Trouble::into_error)? else {
+/// Removes a key from the index, unless its entry is new or was added again.
+async fn remove_index_entry(inner: &NatsStoreInner, key: &KeyHash) -> Result<()> {
+    let (bucket, subject) = (&inner.bucket, inner.bucket.names.index_entry(key));
+    let Some(entry) =
+        bucket.last(&subject, Via::Background).await.map_err(RequestError::into_error)?
+    else {
         return Ok(());
     };
-    if entry.value.is_none() || link.now().since(entry.at) < GRACE {
+    if entry.value.is_none() || bucket.now().since(entry.at) < GRACE {
         return Ok(());
     }
-    match link.put(subject, Some(entry.revision), Put::Unwatched, Over::Own).await {
-        Ok(_) | Err(Trouble::Conflict) => Ok(()),
-        Err(trouble) => Err(trouble.into_error()),
+    match bucket
+        .put(subject, Some(entry.revision), BucketWrite::IndexTombstone, Via::Background)
+        .await
+    {
+        Ok(_) | Err(RequestError::Conflict) => Ok(()),
+        Err(error) => Err(error.into_error()),
     }
 }
 
@@ -132,14 +142,14 @@ async fn unwatch(inner: &Inner, key: &KeyHash) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn pass(answers: impl IntoIterator<Item = Result<bool>>) -> Result<usize> {
-        let mut pass = Pass::default();
-        answers.into_iter().for_each(|answer| pass.note(answer));
+    fn pass(results: impl IntoIterator<Item = Result<bool>>) -> Result<usize> {
+        let mut pass = PurgePass::default();
+        results.into_iter().for_each(|result| pass.add(result));
         pass.end().map(|purged| purged.held)
     }
 
     #[test]
-    fn one_key_that_is_not_answered_does_not_hold_up_the_others() {
+    fn a_key_that_fails_does_not_stop_the_purge_of_the_others() {
         let failed = |kind| Err(Error::new(kind, "why"));
         let unavailable = || failed(ErrorKind::Unavailable);
         assert_eq!(pass([]).unwrap(), 0);

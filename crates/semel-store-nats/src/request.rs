@@ -1,17 +1,18 @@
-//! One call on its way: read, decide, write if nothing changed, and again if something did.
+//! One request on its way: an optimistic write, then read, decide and write until no other request comes between.
 //!
 //! ```text
-//! claim:     write, expecting no key ──taken──▶ answered
-//!                 │ not so, or no answer
+//! claim:     write, expecting no key ──acknowledged──▶ reply
+//!                 │ a conflict, or no acknowledgement
 //!                 ▼
-//! others:  ─▶ read from the leader ──▶ the pure step decides ──▶ answered, nothing to write
-//!                 ▲     │ it holds what this call wrote             │
-//!                 │     ├──────────────▶ answered                   │
-//!                 │     │ others changed it since, perhaps          │
-//!                 │     └──────────────▶ nobody knows               ▼
-//!                 └──── changed meanwhile, or no answer ◀── write, expecting what was read
+//! others:  ─▶ read from the leader ──▶ the step decides ──▶ reply, nothing to write
+//!                 ▲     │ the key has what this request wrote       │
+//!                 │     ├──────────────▶ reply                      │
+//!                 │     │ it may have been written and replaced     │
+//!                 │     └──────────────▶ error: unknown result      ▼
+//!                 └──── a conflict, or no acknowledgement ◀── write, expecting what was read
 //! ```
-//! A completion of a claim that this process remembers begins with the write.
+//! The completion of a claim that this process remembers begins with the write too. `fast_path.rs` has the writes,
+//! `slow_path.rs` the reads and decisions.
 
 use std::time::Instant;
 
@@ -23,128 +24,132 @@ use semel_core::{
 use semel_remote::timeout_with_grace;
 
 use crate::{
-    bucket_client::{Link, Over},
-    error::{Trouble, timed_out},
-    sightings::Known,
-    unacknowledged::Write,
+    bucket_client::{BucketClient, Via},
+    error::{RequestError, timed_out},
+    sightings::Sightings,
+    unacknowledged::ConditionalWrite,
 };
 
-/// One call on its way.
+/// A store request that is being executed.
 #[derive(Debug)]
-pub(crate) struct Job<'a> {
-    pub(crate) link: &'a Link,
-    pub(crate) known: &'a Known,
-    pub(crate) call: &'a StoreRequest,
-    /// What it wrote without an answer; any of it may have been taken.
-    pub(crate) unanswered: Vec<Write>,
-    /// How it tried to delete the key, without an answer.
-    pub(crate) deleted: Option<Deletion>,
-    /// The bucket refused a write for want of room.
+pub(crate) struct NatsRequest<'a> {
+    pub(crate) bucket: &'a BucketClient,
+    pub(crate) sightings: &'a Sightings,
+    pub(crate) request: &'a StoreRequest,
+    /// Writes without an acknowledgement: any of them may have been stored.
+    pub(crate) unacknowledged_writes: Vec<ConditionalWrite>,
+    /// A deletion without an acknowledgement.
+    pub(crate) unacknowledged_delete: Option<Deletion>,
+    /// Set after the bucket refused a write because it is full.
     pub(crate) full: Option<Error>,
-    /// The bucket's last room is for what is claimed already.
-    pub(crate) scarce: bool,
-    /// Connections that were lost before this call.
-    pub(crate) losses: u64,
-    pub(crate) over: Over,
+    /// The remaining capacity is reserved for keys that are claimed already.
+    pub(crate) is_scarce: bool,
+    /// The number of connections that were lost before this request.
+    pub(crate) lost_connections: u64,
+    pub(crate) via: Via,
 }
 
-/// What to do about a key as it was seen.
+/// What the step decided.
 #[derive(Debug)]
-pub(crate) enum Next {
-    Say(StoreReply),
-    /// Only the key itself can tell.
+pub(crate) enum NextStep {
+    Reply(StoreReply),
+    /// The key has to be read first.
     Read,
-    Write(Box<Write>),
+    Write(Box<ConditionalWrite>),
     Delete {
         revision: u64,
-        said: StoreReply,
+        reply: StoreReply,
     },
 }
 
-/// A deletion of a revision, and the mark that it leaves.
+/// The deletion of a revision, and the mark in its tombstone.
 #[derive(Clone, Debug)]
 pub(crate) struct Deletion {
     pub(crate) revision: u64,
     pub(crate) mark: Bytes,
 }
 
-/// Serves one call. It is over within the call timeout.
-pub(crate) async fn serve(link: &Link, known: &Known, call: &StoreRequest) -> Result<StoreReply> {
-    Job {
-        link,
-        known,
-        call,
-        unanswered: Vec::new(),
-        deleted: None,
+/// Executes one request within the call timeout.
+pub(crate) async fn execute(
+    bucket: &BucketClient,
+    sightings: &Sightings,
+    request: &StoreRequest,
+) -> Result<StoreReply> {
+    NatsRequest {
+        bucket,
+        sightings,
+        request,
+        unacknowledged_writes: Vec::new(),
+        unacknowledged_delete: None,
         full: None,
-        scarce: link.room.is_scarce(),
-        losses: link.losses.count(),
-        over: Over::Callers,
+        is_scarce: bucket.capacity.is_scarce(),
+        lost_connections: bucket.lost_connections.count(),
+        via: Via::Caller,
     }
-    .serve()
+    .run()
     .await
 }
 
-impl Job<'_> {
-    async fn serve(&mut self) -> Result<StoreReply> {
-        let (deadline, mut lost) = (Instant::now() + self.link.call_timeout, None);
-        if let Some(seen) = self.assumed() {
-            let next = self.next(seen, self.link.now())?;
-            if let Some(said) = self.take(next, &mut lost).await? {
-                return Ok(said);
+impl NatsRequest<'_> {
+    async fn run(&mut self) -> Result<StoreReply> {
+        let (deadline, mut last_error) = (Instant::now() + self.bucket.call_timeout, None);
+        if let Some(snapshot) = self.assumed_snapshot() {
+            let next = self.decide(snapshot, self.bucket.now())?;
+            if let Some(reply) = self.execute(next, &mut last_error).await? {
+                return Ok(reply);
             }
         }
-        // Boxed: most calls never get here, and all of them would carry it.
+        // Boxed: most requests never get here, and the future of each would be larger.
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(lost.unwrap_or_else(timed_out));
+            return Err(last_error.unwrap_or_else(timed_out));
         }
-        let served = timeout_with_grace(left, Box::pin(self.serve_by_reading(lost))).await;
-        served.unwrap_or_else(|| Err(timed_out()))
+        let reply = timeout_with_grace(left, Box::pin(self.slow_path(last_error))).await;
+        reply.unwrap_or_else(|| Err(timed_out()))
     }
 
-    /// What was decided is tried. `None`: the key has to be read.
-    pub(crate) async fn take(
+    /// Executes what was decided. `None` if the key has to be read.
+    pub(crate) async fn execute(
         &mut self,
-        next: Next,
-        lost: &mut Option<Error>,
+        next: NextStep,
+        last_error: &mut Option<Error>,
     ) -> Result<Option<StoreReply>> {
-        let tried = match next {
-            Next::Say(said) => return Ok(Some(said)),
-            Next::Read => return Ok(None),
-            Next::Write(write) => self.put(write).await,
-            Next::Delete { revision, said } => self.delete(revision).await.map(|_| said),
+        let done = match next {
+            NextStep::Reply(reply) => return Ok(Some(reply)),
+            NextStep::Read => return Ok(None),
+            NextStep::Write(write) => self.put(write).await,
+            NextStep::Delete { revision, reply } => self.delete(revision).await.map(|_| reply),
         };
-        match tried {
-            Ok(said) => Ok(Some(said)),
-            Err(Trouble::Conflict) => Ok(None),
-            Err(Trouble::Lost(error)) => {
-                *lost = Some(error);
+        match done {
+            Ok(reply) => Ok(Some(reply)),
+            Err(RequestError::Conflict) => Ok(None),
+            Err(RequestError::Unacknowledged(error)) => {
+                *last_error = Some(error);
                 Ok(None)
             }
-            // A full bucket still says how a key stands.
-            Err(Trouble::Full(error)) if self.is_claim() && self.full.is_none() => {
+            // A full bucket still answers reads, and the record may decide the claim.
+            Err(RequestError::Full(error)) if self.is_claim() && self.full.is_none() => {
                 self.full = Some(error);
                 Ok(None)
             }
-            Err(trouble) => Err(self.failed(trouble)),
+            Err(error) => Err(self.into_error(error)),
         }
     }
 
-    /// A refusal is certain only if nothing was left unanswered before.
-    pub(crate) fn failed(&self, trouble: Trouble) -> Error {
-        let error = trouble.into_error();
-        match self.is_uncertain() {
+    /// A refusal is certain only if every earlier write was acknowledged.
+    pub(crate) fn into_error(&self, error: RequestError) -> Error {
+        let error = error.into_error();
+        match self.has_unacknowledged() {
             true => Error::new(ErrorKind::Unavailable, error.to_string()),
             false => error,
         }
     }
 
-    const fn is_uncertain(&self) -> bool {
-        !self.unanswered.is_empty() || self.deleted.is_some()
+    const fn has_unacknowledged(&self) -> bool {
+        !self.unacknowledged_writes.is_empty() || self.unacknowledged_delete.is_some()
     }
 
     pub(crate) const fn is_claim(&self) -> bool {
-        matches!(self.call, StoreRequest::Claim(_))
+        matches!(self.request, StoreRequest::Claim(_))
     }
 }

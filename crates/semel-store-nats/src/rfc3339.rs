@@ -1,4 +1,4 @@
-//! A server's RFC 3339 times, which are always UTC.
+//! Parses the RFC 3339 times of a server, which are always UTC.
 
 use semel_core::Timestamp;
 
@@ -16,9 +16,9 @@ pub(crate) fn parse(text: &str) -> Option<Timestamp> {
     Some(Timestamp::from_millis(seconds * 1000 + millis))
 }
 
-fn numbers(text: &str, between: char) -> Option<[u64; 3]> {
+fn numbers(text: &str, separator: char) -> Option<[u64; 3]> {
     let parts: Vec<u64> =
-        text.split(between).map(|part| part.parse().ok()).collect::<Option<_>>()?;
+        text.split(separator).map(|part| part.parse().ok()).collect::<Option<_>>()?;
     parts.try_into().ok()
 }
 

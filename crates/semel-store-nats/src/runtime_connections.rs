@@ -1,57 +1,61 @@
-//! A connection on one runtime, and the queue of the requests that go over it.
+//! The connection of one runtime: a request queue, and the pipeline that sends its requests over one connection.
 
 use std::{sync::Arc, time::Duration};
 
 use semel_core::Result;
-use semel_remote::batch::BatchLimits;
-use semel_remote::{RequestQueue, WorkerGroup};
+use semel_remote::{RequestQueue, WorkerGroup, batch::BatchLimits};
 use tokio::{runtime::Handle, time::sleep};
 
 use crate::{
-    connection::Connection,
-    pipeline::{Ask, Pipe},
-    settings::Plan,
+    connection::NatsConnection,
+    pipeline::{QueuedRequest, RequestPipeline},
+    settings::NatsSettings,
 };
 
-/// What is queued is told when it is taken; what it asks, by itself.
-pub(crate) type Lane = RequestQueue<Ask, ()>;
+/// The queue acknowledges that a request was taken. The reply to the request has a channel of its own.
+pub(crate) type NatsRequestQueue = RequestQueue<QueuedRequest, ()>;
 
 const LIMITS: BatchLimits = BatchLimits { batch: 32, queued: 65_536, bytes: 8 << 20 };
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// A lane on this runtime, and its connection, which is open.
-pub(crate) async fn open(plan: &Plan) -> Result<(Lane, Arc<Connection>)> {
-    let (lane, asks, crew) = RequestQueue::new(LIMITS);
-    let connection = Arc::new(Connection::open(plan, crew).await?);
-    tokio::spawn(Pipe::open(connection.clone()).await?.run(asks));
-    Ok((lane, connection))
+/// A queue on this runtime, and its open connection.
+pub(crate) async fn open(
+    settings: &NatsSettings,
+) -> Result<(NatsRequestQueue, Arc<NatsConnection>)> {
+    let (queue, requests, group) = RequestQueue::new(LIMITS);
+    let connection = Arc::new(NatsConnection::open(settings, group).await?);
+    tokio::spawn(RequestPipeline::open(connection.clone()).await?.run(requests));
+    Ok((queue, connection))
 }
 
-/// A lane on that runtime, which opens its connection by itself.
-pub(crate) fn begin(plan: &Arc<Plan>, runtime: &Handle) -> Lane {
-    RequestQueue::on(runtime, LIMITS, 1, |mut asks, crew| {
-        let plan = plan.clone();
+/// A queue on `runtime`, whose connection is opened in the background.
+pub(crate) fn open_in_background(
+    settings: &Arc<NatsSettings>,
+    runtime: &Handle,
+) -> NatsRequestQueue {
+    RequestQueue::on(runtime, LIMITS, 1, |mut requests, group| {
+        let settings = settings.clone();
         async move {
-            let pipe = tokio::select! {
-                pipe = opened(&plan, &crew) => pipe,
-                // The store is gone.
-                _ = asks.take_if(|| false) => return,
+            let pipeline = tokio::select! {
+                pipeline = connect_until_open(&settings, &group) => pipeline,
+                // The store was dropped.
+                _ = requests.take_if(|| false) => return,
             };
-            pipe.run(asks).await;
+            pipeline.run(requests).await;
         }
     })
 }
 
-async fn opened(plan: &Plan, crew: &WorkerGroup) -> Pipe {
+async fn connect_until_open(settings: &NatsSettings, group: &WorkerGroup) -> RequestPipeline {
     let mut pause = FIRST_PAUSE;
     loop {
-        let opened = match Connection::open(plan, crew.clone()).await {
-            Ok(connection) => Pipe::open(Arc::new(connection)).await,
+        let opened = match NatsConnection::open(settings, group.clone()).await {
+            Ok(connection) => RequestPipeline::open(Arc::new(connection)).await,
             Err(error) => Err(error),
         };
         match opened {
-            Ok(pipe) => return pipe,
+            Ok(pipeline) => return pipeline,
             Err(error) => tracing::debug!(%error, "nats: no connection on this runtime yet"),
         }
         sleep(pause.mul_f64(rand::random_range(0.5..1.0))).await;

@@ -1,22 +1,22 @@
-//! Everything a connection needs to know.
+//! The resolved settings of a store, and the state that all its connections share.
 
 use std::time::Duration;
 
-use crate::{connection::Losses, names::Names, url::Target};
+use crate::{connection::LostConnections, names::NatsNames, url::NatsUrl};
 
-/// Everything a connection needs to know.
+/// Settings and shared state of one store's connections.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
-    pub(crate) target: Target,
-    pub(crate) names: Names,
-    /// Tells the hash secrets of processes apart.
+pub(crate) struct NatsSettings {
+    pub(crate) url: NatsUrl,
+    pub(crate) names: NatsNames,
+    /// Differs if the hash secret differs, and does not reveal it.
     pub(crate) secret_check: [u8; 32],
-    /// Settles nothing for others.
+    /// Makes no bucket, and writes no value that other processes would have to agree with.
     pub(crate) look_only: bool,
     pub(crate) call_timeout: Duration,
-    /// Copies of the bucket, if it matters to the user.
+    /// The number of copies that the bucket must have, if the user has set one.
     pub(crate) replicas: Option<u8>,
-    /// A server without per-key TTL may do; its bucket keeps everything for so long at most.
+    /// Accepts a server without per-key TTL. Its bucket forgets every record after this time.
     pub(crate) old_server: Option<Duration>,
-    pub(crate) losses: Losses,
+    pub(crate) lost_connections: LostConnections,
 }

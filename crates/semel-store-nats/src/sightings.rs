@@ -1,9 +1,9 @@
-//! What this process has seen of claims, and the rule by which it takes one over.
+//! Sightings of claims, and the rule for a takeover.
 //!
-//! NATS tells no time that a lease could be judged by, so nobody's clock judges it: a claim is over when
-//! this process has seen the same revision, taken at the same time, for 1.1 times its span by its own
-//! monotonic clock. An owner that renews writes a new revision. Who sees a claim for the first time waits
-//! that long from then on, so a takeover may come late and never early.
+//! NATS has no server time by which a lease could be judged, so no clock of another machine decides about it. A claim
+//! has ended when this process has seen the same revision, stored at the same time, for 1.1 times the lease by its
+//! own monotonic clock. A renewal writes a new revision. A process that sees a claim for the first time waits that
+//! long from then on, so a takeover may come late, but never early.
 
 use std::{
     num::NonZeroUsize,
@@ -15,48 +15,48 @@ use parking_lot::Mutex;
 use semel_core::{KeyHash, Nonce, Owner, Record, State, Timestamp};
 use semel_remote::BuildPrefixHasher;
 
-use crate::value::Seen;
+use crate::value::KeySnapshot;
 
-/// Claims whose sightings are remembered; of more, the longest unseen are forgotten and begin anew.
+/// Most sightings that are remembered. The least recently seen are forgotten first, and then begin again.
 const SIGHTINGS: NonZeroUsize = NonZeroUsize::new(65_536).expect("it is not zero");
-/// Own claims that are remembered as they were written.
+/// Most claims of this process that are remembered.
 const CLAIMS: NonZeroUsize = NonZeroUsize::new(4096).expect("it is not zero");
 
-/// What this process has seen of claims.
+/// Since when this process has seen claims, and its own claims as it wrote them.
 #[derive(Debug)]
-pub(crate) struct Known {
-    sightings: Mutex<LruCache<KeyHash, Sighted, BuildPrefixHasher>>,
-    claims: Mutex<LruCache<Nonce, Claimed, BuildPrefixHasher>>,
+pub(crate) struct Sightings {
+    sightings: Mutex<LruCache<KeyHash, Sighting, BuildPrefixHasher>>,
+    claims: Mutex<LruCache<Nonce, OwnClaim, BuildPrefixHasher>>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Sighted {
+struct Sighting {
     revision: u64,
-    at: When,
+    at: StoredAt,
     since: Instant,
 }
 
-/// When the server took it.
+/// When the server stored the revision.
 #[derive(Clone, Copy, Debug)]
-enum When {
-    Told(Timestamp),
-    /// Who wrote it was not told. It is another message if a connection was lost since: a server that lost what
-    /// it had counts anew.
+enum StoredAt {
+    Server(Timestamp),
+    /// This process wrote it, and the acknowledgement has no time. If a connection was lost since, the revision may
+    /// be another message: a server that lost its data counts revisions from one again.
     Own {
-        losses: u64,
+        lost_connections: u64,
     },
 }
 
-/// An own claim as it was written, so that a completion need not read it first.
+/// A claim of this process as it was written, so that a completion need not read it first.
 #[derive(Debug)]
-pub(crate) struct Claimed {
+pub(crate) struct OwnClaim {
     pub(crate) revision: u64,
     pub(crate) record: Record,
-    /// Connections that had been lost before.
-    losses: u64,
+    /// The number of connections that had been lost before.
+    lost_connections: u64,
 }
 
-impl Known {
+impl Sightings {
     pub(crate) fn new() -> Self {
         Self {
             sightings: Mutex::new(LruCache::with_hasher(SIGHTINGS, BuildPrefixHasher::default())),
@@ -64,65 +64,75 @@ impl Known {
         }
     }
 
-    /// This process wrote a record, just now at the latest, in a call that began after so many losses.
-    pub(crate) fn wrote(&self, record: Record, revision: u64, losses: u64) {
+    /// Remembers a record that this process wrote. `lost_connections` is the count at the beginning of the request.
+    pub(crate) fn wrote(&self, record: Record, revision: u64, lost_connections: u64) {
         if record.state != State::InProgress {
             self.sightings.lock().pop(&record.key);
             return;
         }
-        let sighted = Sighted { revision, at: When::Own { losses }, since: Instant::now() };
-        self.sightings.lock().put(record.key, sighted);
+        let sighting =
+            Sighting { revision, at: StoredAt::Own { lost_connections }, since: Instant::now() };
+        self.sightings.lock().put(record.key, sighting);
         if let Some(nonce) = record.nonce.filter(|_| !record.abandoned) {
-            self.claims.lock().put(nonce, Claimed { revision, record, losses });
+            self.claims.lock().put(nonce, OwnClaim { revision, record, lost_connections });
         }
     }
 
-    /// An own claim, once: whatever its owner does next changes it. Not after a connection was lost since:
-    /// a server that lost what it had counts anew, and the revision may be another's.
-    pub(crate) fn take(&self, owner: &Owner, losses: u64) -> Option<Claimed> {
-        self.claims.lock().pop(&owner.nonce).filter(|claimed| claimed.losses == losses)
+    /// Takes an own claim: whatever its owner does next changes it. `None` if a connection was lost since: a server
+    /// that lost its data counts revisions from one again, so the revision may be another claim.
+    pub(crate) fn take(&self, owner: &Owner, lost_connections: u64) -> Option<OwnClaim> {
+        self.claims
+            .lock()
+            .pop(&owner.nonce)
+            .filter(|claim| claim.lost_connections == lost_connections)
     }
 
-    /// The record as contenders have to take it: its lease is live until it was seen long enough.
-    pub(crate) fn judged(&self, seen: &Seen, now: Timestamp, losses: u64) -> Option<Record> {
-        let record = seen.record.clone()?;
+    /// The record for requests that decide about another owner's lease: the lease is live until it was seen long
+    /// enough.
+    pub(crate) fn with_observed_lease(
+        &self,
+        snapshot: &KeySnapshot,
+        now: Timestamp,
+        lost_connections: u64,
+    ) -> Option<Record> {
+        let record = snapshot.record.clone()?;
         if record.state != State::InProgress {
             return Some(record);
         }
-        let lease = record.lease_until.since(seen.at);
-        let watched = self.sight(&record.key, seen, losses);
-        let left = long_enough(lease).saturating_sub(watched);
+        let lease = record.lease_until.since(snapshot.at);
+        let observed = self.observe(&record.key, snapshot, lost_connections);
+        let left = takeover_delay(lease).saturating_sub(observed);
         let lease_until = if left.is_zero() {
             record.lease_until.min(now)
         } else {
-            // Nobody is told of more than a lease.
+            // Callers are never told to wait longer than a lease.
             now.after(left.min(lease).max(Duration::from_millis(1)))
         };
         Some(Record { lease_until, ..record })
     }
 
-    /// How long this process has seen the key like this.
-    fn sight(&self, key: &KeyHash, seen: &Seen, losses: u64) -> Duration {
+    /// How long this process has seen this revision of the key.
+    fn observe(&self, key: &KeyHash, snapshot: &KeySnapshot, lost_connections: u64) -> Duration {
         let (mut sightings, since) = (self.sightings.lock(), Instant::now());
-        let at = When::Told(seen.at);
-        let is_same = |sighted: &Sighted| match sighted.at {
-            When::Told(at) => at == seen.at,
-            When::Own { losses: before } => before == losses,
+        let at = StoredAt::Server(snapshot.at);
+        let is_same = |sighting: &Sighting| match sighting.at {
+            StoredAt::Server(at) => at == snapshot.at,
+            StoredAt::Own { lost_connections: before } => before == lost_connections,
         };
-        if let Some(sighted) = sightings.get_mut(key)
-            && sighted.revision == seen.revision
-            && is_same(sighted)
+        if let Some(sighting) = sightings.get_mut(key)
+            && sighting.revision == snapshot.revision
+            && is_same(sighting)
         {
-            sighted.at = at;
-            return sighted.since.elapsed();
+            sighting.at = at;
+            return sighting.since.elapsed();
         }
-        sightings.put(*key, Sighted { revision: seen.revision, at, since });
+        sightings.put(*key, Sighting { revision: snapshot.revision, at, since });
         Duration::ZERO
     }
 }
 
-/// How long something that ends by itself after `span` has to be seen unchanged before it has ended.
-pub(crate) fn long_enough(span: Duration) -> Duration {
+/// How long a lease or a leader's term of `span` must be seen unchanged before it has ended.
+pub(crate) fn takeover_delay(span: Duration) -> Duration {
     span + span / 10
 }
 
@@ -138,7 +148,7 @@ pub(crate) mod tests {
     const AT: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
     /// A key that was claimed at that time.
-    pub(crate) fn seen(revision: u64, at: Timestamp) -> Seen {
+    pub(crate) fn snapshot(revision: u64, at: Timestamp) -> KeySnapshot {
         let span = Span::from_millis(86_400_000);
         let terms = Terms {
             lease: LEASE.into(),
@@ -157,37 +167,43 @@ pub(crate) mod tests {
         let steps::Change::Put(record) = steps::claim(None, &request, at).change else {
             panic!("a first claim is granted")
         };
-        Seen { revision, at, record: Some(record), ..Seen::default() }
+        KeySnapshot { revision, at, record: Some(record), ..KeySnapshot::default() }
     }
 
-    fn is_live(known: &Known, seen: &Seen, now: Timestamp) -> bool {
-        known.judged(seen, now, 0).unwrap().is_leased(now)
-    }
-
-    #[test]
-    fn a_claim_is_over_only_when_it_was_seen_unchanged_for_long_enough() {
-        let (known, later) = (Known::new(), AT.after(Duration::from_secs(3600)));
-        assert!(is_live(&known, &seen(5, AT), later), "a clock must not end a lease");
-        sleep(LEASE * 11 / 10);
-        assert!(!is_live(&known, &seen(5, AT), later));
-        assert!(is_live(&known, &seen(6, AT), later), "a renewal begins anew");
-        assert!(is_live(&known, &seen(6, later), later), "so does another message");
+    fn is_live(sightings: &Sightings, snapshot: &KeySnapshot, now: Timestamp) -> bool {
+        sightings.with_observed_lease(snapshot, now, 0).unwrap().is_leased(now)
     }
 
     #[test]
-    fn an_own_claim_counts_from_its_write() {
-        let (known, claim) = (Known::new(), seen(5, AT));
-        known.wrote(claim.record.clone().unwrap(), 5, 0);
+    fn a_lease_ends_only_when_it_was_seen_unchanged_for_long_enough() {
+        let (sightings, later) = (Sightings::new(), AT.after(Duration::from_secs(3600)));
+        assert!(is_live(&sightings, &snapshot(5, AT), later), "a clock must not end a lease");
         sleep(LEASE * 11 / 10);
-        assert!(known.judged(&claim, AT, 1).unwrap().is_leased(AT), "it may be another's by now");
-        known.wrote(claim.record.clone().unwrap(), 5, 0);
-        sleep(LEASE * 11 / 10);
-        assert!(!is_live(&known, &claim, AT), "though the server's clock stands still");
+        assert!(!is_live(&sightings, &snapshot(5, AT), later));
+        assert!(is_live(&sightings, &snapshot(6, AT), later), "a renewal begins anew");
+        assert!(
+            is_live(&sightings, &snapshot(6, later), later),
+            "so does another message with the same revision"
+        );
     }
 
     #[test]
-    fn nobody_is_told_of_more_than_a_lease() {
-        let judged = Known::new().judged(&seen(5, AT), AT, 0).unwrap();
-        assert_eq!(judged.lease_until, AT.after(LEASE));
+    fn the_lease_of_an_own_claim_counts_from_its_write() {
+        let (sightings, claim) = (Sightings::new(), snapshot(5, AT));
+        sightings.wrote(claim.record.clone().unwrap(), 5, 0);
+        sleep(LEASE * 11 / 10);
+        assert!(
+            sightings.with_observed_lease(&claim, AT, 1).unwrap().is_leased(AT),
+            "the revision may be another claim"
+        );
+        sightings.wrote(claim.record.clone().unwrap(), 5, 0);
+        sleep(LEASE * 11 / 10);
+        assert!(!is_live(&sightings, &claim, AT), "though the server's clock stands still");
+    }
+
+    #[test]
+    fn the_remaining_time_is_at_most_a_lease() {
+        let record = Sightings::new().with_observed_lease(&snapshot(5, AT), AT, 0).unwrap();
+        assert_eq!(record.lease_until, AT.after(LEASE));
     }
 }

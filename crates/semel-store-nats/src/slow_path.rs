@@ -1,4 +1,5 @@
-//! The slow path: reads the key from the leader, lets the step decide, and publishes what expects that revision.
+//! The slow path: reads the key from the leader, lets the step decide, and writes if the key still has the revision
+//! that was read.
 
 use std::time::{Duration, Instant};
 
@@ -9,55 +10,55 @@ use semel_core::{
 use tokio::time::sleep;
 
 use crate::{
-    bucket_client::Over,
-    error::{Trouble, full, overtaken, unsettled},
-    request::{Job, Next},
-    unacknowledged::Write,
-    value::{Seen, encode},
+    bucket_client::Via,
+    error::{RequestError, full, overtaken, unknown_result},
+    request::{NatsRequest, NextStep},
+    unacknowledged::ConditionalWrite,
+    value::{KeySnapshot, encode},
 };
 
-/// A call that others overtook this often is given up.
+/// Rounds after which a request fails because other requests keep changing its key.
 const MAX_ROUNDS: u32 = 64;
-/// Between two tries, once a call was overtaken a few times or got no answer.
+/// The pause between two rounds, after a few conflicts or after a request without a reply.
 const PAUSE: Duration = Duration::from_millis(5);
-const LOST_PAUSE: Duration = Duration::from_millis(50);
+const UNACKNOWLEDGED_PAUSE: Duration = Duration::from_millis(50);
 
-impl Job<'_> {
-    pub(crate) async fn serve_by_reading(&mut self, mut lost: Option<Error>) -> Result<StoreReply> {
+impl NatsRequest<'_> {
+    pub(crate) async fn slow_path(&mut self, mut last_error: Option<Error>) -> Result<StoreReply> {
         for round in 0..MAX_ROUNDS {
-            self.pause(round, lost.take()).await?;
-            // Before the read: what it says may be past by the time its reply is here.
-            let asked = self.link.now();
-            let seen = match self.read().await {
-                Ok(seen) => seen,
-                Err(Trouble::Lost(error)) => {
-                    lost = Some(error);
+            self.pause(round, last_error.take()).await?;
+            // Before the read: when the reply arrives, the record in it may have ended.
+            let read_at = self.bucket.now();
+            let snapshot = match self.read().await {
+                Ok(snapshot) => snapshot,
+                Err(RequestError::Unacknowledged(error)) => {
+                    last_error = Some(error);
                     continue;
                 }
-                Err(trouble) => return Err(self.failed(trouble)),
+                Err(error) => return Err(self.into_error(error)),
             };
-            if let Some(said) = self.recognised(&seen) {
-                return Ok(said);
+            if let Some(reply) = self.recognised_write(&snapshot) {
+                return Ok(reply);
             }
-            if self.is_unsettled(&seen) {
-                return Err(unsettled());
+            if self.has_unknown_result(&snapshot) {
+                return Err(unknown_result());
             }
-            let next = self.next(seen, asked)?;
-            if let Some(said) = self.take(next, &mut lost).await? {
-                return Ok(said);
+            let next = self.decide(snapshot, read_at)?;
+            if let Some(reply) = self.execute(next, &mut last_error).await? {
+                return Ok(reply);
             }
         }
-        Err(lost.unwrap_or_else(overtaken))
+        Err(last_error.unwrap_or_else(overtaken))
     }
 
-    /// Waits before it tries again, unless there is nothing to wait for.
-    pub(crate) async fn pause(&mut self, round: u32, lost: Option<Error>) -> Result<()> {
-        match lost {
-            Some(error) if self.link.is_down() => return Err(error),
+    /// Waits before the next round, or fails if there is no connection.
+    async fn pause(&mut self, round: u32, last_error: Option<Error>) -> Result<()> {
+        match last_error {
+            Some(error) if self.bucket.is_disconnected() => return Err(error),
             Some(_) => {
-                // The caller's runtime may be what does not answer.
-                self.over = Over::Own;
-                sleep(LOST_PAUSE).await;
+                // The connection on the caller's runtime may be the problem.
+                self.via = Via::Background;
+                sleep(UNACKNOWLEDGED_PAUSE).await;
             }
             None if round > 2 => sleep(PAUSE.mul_f64(rand::random_range(0.2..1.0))).await,
             None => {}
@@ -65,82 +66,102 @@ impl Job<'_> {
         Ok(())
     }
 
-    pub(crate) async fn read(&self) -> Result<Seen, Trouble> {
-        let key = self.call.key();
-        let message = self.link.last(&self.link.names.record(key), self.over).await?;
-        Seen::read(key, message).map_err(Trouble::Refused)
+    async fn read(&self) -> Result<KeySnapshot, RequestError> {
+        let key = self.request.key();
+        let message = self.bucket.last(&self.bucket.names.record(key), self.via).await?;
+        KeySnapshot::read(key, message).map_err(RequestError::Refused)
     }
 
-    /// What this call wrote without being told so. A claim knows its own nonce, and arms its lease anew.
-    pub(crate) fn recognised(&mut self, seen: &Seen) -> Option<StoreReply> {
+    /// The reply of an unacknowledged write of this request, if the key has it. A claim needs none: it recognises its
+    /// own nonce, and renews its lease.
+    fn recognised_write(&mut self, snapshot: &KeySnapshot) -> Option<StoreReply> {
         if self.is_claim() {
             return None;
         }
-        if seen.record.is_none() {
-            let marked = self.deleted.as_ref().is_some_and(|deletion| deletion.mark == seen.bytes);
-            return marked.then_some(StoreReply::Forget(Forgetting::Forgotten));
+        if snapshot.record.is_none() {
+            let is_own = self
+                .unacknowledged_delete
+                .as_ref()
+                .is_some_and(|deletion| deletion.mark == snapshot.bytes);
+            return is_own.then_some(StoreReply::Forget(Forgetting::Forgotten));
         }
-        let at = self.unanswered.iter().position(|write| write.is_in(seen))?;
-        let Write { said, record, .. } = self.unanswered.swap_remove(at);
-        self.known.wrote(record, seen.revision, self.losses);
-        Some(said)
+        let at = self.unacknowledged_writes.iter().position(|write| write.is_in(snapshot))?;
+        let ConditionalWrite { reply, record, .. } = self.unacknowledged_writes.swap_remove(at);
+        self.sightings.wrote(record, snapshot.revision, self.lost_connections);
+        Some(reply)
     }
 
-    /// Whether what it wrote without an answer may have been taken, and changed by others since: then nobody knows.
-    pub(crate) fn is_unsettled(&self, seen: &Seen) -> bool {
-        if let StoreRequest::Claim(request) = self.call {
-            return self.unanswered.iter().any(|write| write.may_be_before(seen, request.nonce));
+    /// True if an unacknowledged write may have been stored and replaced by another request since: then the result of
+    /// this request is unknown.
+    fn has_unknown_result(&self, snapshot: &KeySnapshot) -> bool {
+        if let StoreRequest::Claim(request) = self.request {
+            return self
+                .unacknowledged_writes
+                .iter()
+                .any(|write| write.may_have_been_replaced(snapshot, request.nonce));
         }
-        self.awaited().any(|revision| revision != seen.revision)
+        self.unacknowledged_revisions().any(|revision| revision != snapshot.revision)
     }
 
-    /// The revisions that what got no answer has to replace.
-    pub(crate) fn awaited(&self) -> impl Iterator<Item = u64> {
-        let written = self.unanswered.iter().map(|write| write.revision);
-        written.chain(self.deleted.iter().map(|deletion| deletion.revision))
+    /// The revisions that the unacknowledged writes expect.
+    fn unacknowledged_revisions(&self) -> impl Iterator<Item = u64> {
+        let written = self.unacknowledged_writes.iter().map(|write| write.revision);
+        written.chain(self.unacknowledged_delete.iter().map(|deletion| deletion.revision))
     }
 
-    /// The pure step decides.
-    pub(crate) fn next(&self, seen: Seen, asked: Timestamp) -> Result<Next> {
-        let (now, revision) = (asked.max(seen.at), seen.revision);
-        let was_read = seen.at > Timestamp::default() || revision == 0;
-        let record = match self.is_judged() {
-            true => self.known.judged(&seen, now, self.losses),
-            false => seen.record,
+    /// Lets the step decide about a key.
+    pub(crate) fn decide(&self, snapshot: KeySnapshot, read_at: Timestamp) -> Result<NextStep> {
+        let (now, revision) = (read_at.max(snapshot.at), snapshot.revision);
+        let was_read = snapshot.at > Timestamp::default() || revision == 0;
+        let record = match self.needs_observed_lease() {
+            true => self.sightings.with_observed_lease(&snapshot, now, self.lost_connections),
+            false => snapshot.record,
         };
-        let Step { change, answer: said } = self.call.step(record.as_ref(), now);
+        let Step { change, answer: reply } = self.request.step(record.as_ref(), now);
         let is_new = record.is_none();
         Ok(match change {
-            // What it wrote may still arrive.
-            Change::Keep if self.awaited().any(|awaited| awaited == revision) => {
-                return Err(unsettled());
+            // An unacknowledged write that expects this revision may still be stored.
+            Change::Keep
+                if self
+                    .unacknowledged_revisions()
+                    .any(|unacknowledged_revisions| unacknowledged_revisions == revision) =>
+            {
+                return Err(unknown_result());
             }
-            Change::Keep if was_read => Next::Say(said),
-            Change::Keep => Next::Read,
+            Change::Keep if was_read => NextStep::Reply(reply),
+            Change::Keep => NextStep::Read,
             Change::Put(record) => {
-                if let StoreReply::Claim(Claim::Granted(_)) = said {
+                if let StoreReply::Claim(Claim::Granted(_)) = reply {
                     self.refuse_if_full(is_new)?;
                 }
                 let (value, made_at) = (encode(&record, now), Instant::now());
-                Next::Write(Box::new(Write { revision, value, said, record, made_at }))
+                NextStep::Write(Box::new(ConditionalWrite {
+                    revision,
+                    value,
+                    reply,
+                    record,
+                    made_at,
+                }))
             }
-            // What has expired, the server deletes by itself.
-            Change::Delete if matches!(self.call, StoreRequest::Purge(_)) => Next::Say(said),
-            Change::Delete => Next::Delete { revision, said },
+            // The server itself deletes expired records.
+            Change::Delete if matches!(self.request, StoreRequest::Purge(_)) => {
+                NextStep::Reply(reply)
+            }
+            Change::Delete => NextStep::Delete { revision, reply },
         })
     }
 
-    /// What is new has to leave the last room to what is claimed already.
-    pub(crate) fn refuse_if_full(&self, is_new: bool) -> Result<()> {
-        let scarce = (self.scarce && is_new).then(full);
+    /// New keys must not use the capacity that is reserved for keys that are claimed already.
+    fn refuse_if_full(&self, is_new: bool) -> Result<()> {
+        let scarce = (self.is_scarce && is_new).then(full);
         let full = self.full.clone().or(scarce);
-        full.map_or(Ok(()), |full| Err(self.failed(Trouble::Full(full))))
+        full.map_or(Ok(()), |full| Err(self.into_error(RequestError::Full(full))))
     }
 
-    /// Who looks at another's lease goes by what this process has seen; owners and readers do not.
-    pub(crate) const fn is_judged(&self) -> bool {
+    /// True for requests that decide about the lease of another owner: they go by what this process has observed.
+    const fn needs_observed_lease(&self) -> bool {
         matches!(
-            self.call,
+            self.request,
             StoreRequest::Claim(_) | StoreRequest::Resolve(_) | StoreRequest::Purge(_)
         )
     }

@@ -1,4 +1,4 @@
-//! `impl Store`: whoever makes a call takes its steps; chores are tasks of semel's own runtime.
+//! `impl Store`: a request runs on the caller's runtime, maintenance on the background runtime.
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
@@ -13,21 +13,21 @@ use tokio::{task::AbortHandle, time::interval};
 
 use crate::{
     NatsStoreBuilder,
-    bucket::Opened,
-    bucket_client::Link,
-    change_feed::News,
+    bucket::OpenedBucket,
+    bucket_client::BucketClient,
+    change_feed::NatsSubscription,
     list,
-    maintenance::{self, Candidate},
+    maintenance::{self, LeaderElection},
     purge, request,
-    settings::Plan,
-    sightings::Known,
+    settings::NatsSettings,
+    sightings::Sightings,
 };
 
-const CUT_OFF: &str = "nats: a call did not come to its end";
-/// The leader's clock is asked this often.
-const ASK_TIME: Duration = Duration::from_secs(2);
-/// What a message may hold besides an outcome: labels, headers, the record's head.
-const BESIDES: usize = 128 * 1024;
+const CANCELLED: &str = "nats: a call was cancelled";
+/// How often the stream's state is read, which has the leader's time.
+const INFO_INTERVAL: Duration = Duration::from_secs(2);
+/// Bytes of a message that are reserved for labels, headers and the head of the record.
+const MESSAGE_OVERHEAD: usize = 128 * 1024;
 
 /// Keeps records in a NATS KV bucket, for all processes that connect there. Clones share connections.
 ///
@@ -38,12 +38,12 @@ const BESIDES: usize = 128 * 1024;
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
-pub struct NatsStore(Arc<Inner>);
+pub struct NatsStore(Arc<NatsStoreInner>);
 
-pub(crate) struct Inner {
-    pub(crate) link: Arc<Link>,
-    known: Known,
-    candidate: Candidate,
+pub(crate) struct NatsStoreInner {
+    pub(crate) bucket: Arc<BucketClient>,
+    sightings: Sightings,
+    election: LeaderElection,
     feed: ChangeFeed,
     secret: Option<HashSecret>,
     max_outcome: usize,
@@ -65,85 +65,91 @@ impl NatsStore {
         NatsStoreBuilder::new(url)
     }
 
-    /// Runs on semel's own runtime.
-    pub(crate) async fn open(plan: Arc<Plan>, secret: Option<HashSecret>) -> Result<Self> {
-        let Opened { link, max_message } = plan.open().await?;
-        let (link, feed) = (Arc::new(link), ChangeFeed::new());
-        // Only to be told at once if it is not allowed; the server forgets it before long.
-        drop(News::subscribe(&link).await?);
-        let news = tokio::spawn(News::pass_on(link.clone(), feed.clone())).abort_handle();
-        let clock = tokio::spawn(tell_time(link.clone())).abort_handle();
-        let max_outcome = max_message.saturating_sub(BESIDES).min(Policy::MAX_OUTCOME_LIMIT);
-        Ok(Self(Arc::new(Inner {
-            link,
-            known: Known::new(),
-            candidate: Candidate::new(),
+    /// Opens the store. Runs on the background runtime.
+    pub(crate) async fn open(
+        settings: Arc<NatsSettings>,
+        secret: Option<HashSecret>,
+    ) -> Result<Self> {
+        let OpenedBucket { bucket, max_message } = settings.open().await?;
+        let (bucket, feed) = (Arc::new(bucket), ChangeFeed::new());
+        // Subscribes once, to fail now if the user has no right to do so. The server soon removes the consumer.
+        drop(NatsSubscription::subscribe(&bucket).await?);
+        let feed_task =
+            tokio::spawn(NatsSubscription::notify(bucket.clone(), feed.clone())).abort_handle();
+        let clock_task = tokio::spawn(keep_clock_set(bucket.clone())).abort_handle();
+        let max_outcome =
+            max_message.saturating_sub(MESSAGE_OVERHEAD).min(Policy::MAX_OUTCOME_LIMIT);
+        Ok(Self(Arc::new(NatsStoreInner {
+            bucket,
+            sightings: Sightings::new(),
+            election: LeaderElection::new(),
             feed,
             secret,
             max_outcome,
-            tasks: [news, clock],
+            tasks: [feed_task, clock_task],
         })))
     }
 
-    fn call(&self, mut call: StoreRequest) -> impl Future<Output = Result<StoreReply>> + use<> {
-        call.bound();
+    fn call(&self, mut request: StoreRequest) -> impl Future<Output = Result<StoreReply>> + use<> {
+        request.bound();
         let inner = self.0.clone();
-        run_to_completion(async move { inner.call(&call).await }, CUT_OFF).map(Result::flatten)
+        run_to_completion(async move { inner.call(&request).await }, CANCELLED).map(Result::flatten)
     }
 
-    async fn call_all(&self, mut calls: Vec<StoreRequest>) -> Vec<Result<StoreReply>> {
-        calls.iter_mut().for_each(StoreRequest::bound);
-        let (inner, count) = (self.0.clone(), calls.len());
-        let answers = run_to_completion(async move { inner.call_all(calls).await }, CUT_OFF).await;
-        answers.unwrap_or_else(|error| (0..count).map(|_| Err(error.clone())).collect())
+    async fn call_all(&self, mut requests: Vec<StoreRequest>) -> Vec<Result<StoreReply>> {
+        requests.iter_mut().for_each(StoreRequest::bound);
+        let (inner, count) = (self.0.clone(), requests.len());
+        let replies =
+            run_to_completion(async move { inner.call_all(requests).await }, CANCELLED).await;
+        replies.unwrap_or_else(|error| (0..count).map(|_| Err(error.clone())).collect())
     }
 
-    /// Runs something to its end, whether or not the caller still waits.
-    async fn chore<T: Send + 'static, F: Future<Output = Result<T>> + Send + 'static>(
+    /// Runs a maintenance task to its end, even if the caller is dropped.
+    async fn run_maintenance<T: Send + 'static, F: Future<Output = Result<T>> + Send + 'static>(
         &self,
-        chore: impl FnOnce(Arc<Inner>) -> F,
+        task: impl FnOnce(Arc<NatsStoreInner>) -> F,
     ) -> Result<T> {
-        run_in_background(chore(self.0.clone()), CUT_OFF).await?
+        run_in_background(task(self.0.clone()), CANCELLED).await?
     }
 }
 
-/// Keeps the clock near the leader's.
-async fn tell_time(link: Arc<Link>) {
-    let mut asking = interval(ASK_TIME);
+/// Keeps the clock close to the leader's, and the capacity up to date.
+async fn keep_clock_set(bucket: Arc<BucketClient>) {
+    let mut ticks = interval(INFO_INTERVAL);
     loop {
-        asking.tick().await;
-        if let Err(trouble) = link.info().await {
-            tracing::debug!(error = %trouble.into_error(), "nats: the leader does not tell its time");
+        ticks.tick().await;
+        if let Err(error) = bucket.info().await {
+            tracing::debug!(error = %error.into_error(), "nats: cannot read the leader's time");
         }
     }
 }
 
-impl Inner {
-    pub(crate) fn call(&self, call: &StoreRequest) -> impl Future<Output = Result<StoreReply>> {
-        request::serve(&self.link, &self.known, call)
+impl NatsStoreInner {
+    pub(crate) fn call(&self, request: &StoreRequest) -> impl Future<Output = Result<StoreReply>> {
+        request::execute(&self.bucket, &self.sightings, request)
     }
 
-    /// Serves all at once; the calls on one key in their order.
-    pub(crate) async fn call_all(&self, calls: Vec<StoreRequest>) -> Vec<Result<StoreReply>> {
-        let mut by_key: HashMap<KeyHash, Vec<usize>> = HashMap::with_capacity(calls.len());
-        for (at, call) in calls.iter().enumerate() {
-            by_key.entry(*call.key()).or_default().push(at);
+    /// Executes requests concurrently; requests of one key in their order.
+    pub(crate) async fn call_all(&self, requests: Vec<StoreRequest>) -> Vec<Result<StoreReply>> {
+        let mut by_key: HashMap<KeyHash, Vec<usize>> = HashMap::with_capacity(requests.len());
+        for (at, request) in requests.iter().enumerate() {
+            by_key.entry(*request.key()).or_default().push(at);
         }
-        let calls = &calls;
-        let in_order = by_key.into_values().map(|places| async move {
-            let mut answers = Vec::with_capacity(places.len());
-            for at in places {
-                answers.push((at, self.call(&calls[at]).await));
+        let requests = &requests;
+        let in_order = by_key.into_values().map(|indexes| async move {
+            let mut replies = Vec::with_capacity(indexes.len());
+            for at in indexes {
+                replies.push((at, self.call(&requests[at]).await));
             }
-            answers
+            replies
         });
-        let mut answers: Vec<_> = join_all(in_order).await.into_iter().flatten().collect();
-        answers.sort_unstable_by_key(|(at, _)| *at);
-        answers.into_iter().map(|(_, answer)| answer).collect()
+        let mut replies: Vec<_> = join_all(in_order).await.into_iter().flatten().collect();
+        replies.sort_unstable_by_key(|(at, _)| *at);
+        replies.into_iter().map(|(_, reply)| reply).collect()
     }
 }
 
-impl Drop for Inner {
+impl Drop for NatsStoreInner {
     fn drop(&mut self) {
         self.tasks.iter().for_each(AbortHandle::abort);
     }
@@ -151,8 +157,8 @@ impl Drop for Inner {
 
 impl fmt::Debug for NatsStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { link, .. } = &*self.0;
-        f.debug_struct("NatsStore").field("names", &link.names).finish_non_exhaustive()
+        let NatsStoreInner { bucket, .. } = &*self.0;
+        f.debug_struct("NatsStore").field("names", &bucket.names).finish_non_exhaustive()
     }
 }
 
@@ -170,25 +176,25 @@ semel_remote::impl_store_by_requests! {
             }
         }
 
-        /// The server deletes what has expired by itself; lost owners are put on hold.
+        /// The server itself deletes expired records. This puts keys whose owner is lost on hold.
         async fn purge(&self, limit: usize) -> Result<Purged> {
-            self.chore(move |inner| async move { purge::purge(&inner, limit).await }).await
+            self.run_maintenance(move |inner| async move { purge::purge(&inner, limit).await }).await
         }
 
         async fn lead(&self, term: Duration) -> Result<bool> {
-            self.chore(move |inner| async move { inner.candidate.lead(&inner.link, term).await })
+            self.run_maintenance(move |inner| async move { inner.election.lead(&inner.bucket, term).await })
                 .await
         }
 
-        /// Names all keys of the store, and reads from the leader: for operators, not for programs.
+        /// Lists all keys of the store, and reads from the leader: for operators, not for programs.
         async fn list(&self, query: &ListQuery) -> Result<Vec<Record>> {
             let query = query.clone();
-            self.chore(move |inner| async move { list::list(&inner, &query).await }).await
+            self.run_maintenance(move |inner| async move { list::list(&inner, &query).await }).await
         }
 
-        /// Names all keys of the store.
+        /// Lists all keys of the store.
         async fn stats(&self) -> Result<Stats> {
-            self.chore(|inner| async move { maintenance::stats(&inner).await }).await
+            self.run_maintenance(|inner| async move { maintenance::stats(&inner).await }).await
         }
     }
 }

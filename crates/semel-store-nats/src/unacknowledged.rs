@@ -1,63 +1,64 @@
-//! What became of a write that got no answer, as far as the key tells it later.
+//! A write whose acknowledgement was lost: what a later read of the key shows about it.
 
 use std::time::{Duration, Instant};
 
 use semel_core::{Claim, Nonce, Record, State, steps::StoreReply};
 
 use crate::{
-    clock::ServerClock,
-    value::{Encoded, Seen},
+    clock::NatsClock,
+    value::{Encoded, KeySnapshot},
 };
 
-/// What was written may be gone without a trace after this: it, or what others made of it since.
+/// After this time, the server may have deleted the record of the write, or what another request made of it.
 const SHORTEST_TTL: Duration = Duration::from_secs(1);
 
-/// A write, and what to say if it was taken.
+/// A write that expects a revision, and the reply to the caller if it is stored.
 #[derive(Debug)]
-pub(crate) struct Write {
-    /// What the key has to be still.
+pub(crate) struct ConditionalWrite {
+    /// The revision that the key must have.
     pub(crate) revision: u64,
     pub(crate) value: Encoded,
-    pub(crate) said: StoreReply,
+    pub(crate) reply: StoreReply,
     pub(crate) record: Record,
-    /// It was sent after this.
+    /// It was sent after this time.
     pub(crate) made_at: Instant,
 }
 
-impl Write {
-    /// Whether this is what stands there. A renewal looks like the one before it, which it has to replace.
-    pub(crate) fn is_in(&self, seen: &Seen) -> bool {
-        self.revision != seen.revision && self.value.bytes == seen.bytes
+impl ConditionalWrite {
+    /// True if the key has this value. A renewal has the same bytes as the renewal before it, so the revision must
+    /// differ from the one that the write expects.
+    pub(crate) fn is_in(&self, snapshot: &KeySnapshot) -> bool {
+        self.revision != snapshot.revision && self.value.bytes == snapshot.bytes
     }
 
-    /// Whether this may have been there and was ended by others, if a claim of `nonce` wrote it. What is no
-    /// proof that it never was there counts as if it had been.
-    pub(crate) fn may_be_before(&self, seen: &Seen, nonce: Nonce) -> bool {
-        if self.revision == seen.revision {
+    /// True if this write of a claim with `nonce` may have been stored and then replaced or removed by another request.
+    /// Without a proof that it was never stored, this is true.
+    pub(crate) fn may_have_been_replaced(&self, snapshot: &KeySnapshot, nonce: Nonce) -> bool {
+        if self.revision == snapshot.revision {
             return self.revision == 0 && self.made_at.elapsed() >= SHORTEST_TTL;
         }
-        if !matches!(self.said, StoreReply::Claim(Claim::Granted(_))) {
-            return !self.is_in(seen);
+        if !matches!(self.reply, StoreReply::Claim(Claim::Granted(_))) {
+            return !self.is_in(snapshot);
         }
-        let Some(record) = &seen.record else { return true };
-        if self.is_too_late_for(record) {
+        let Some(record) = &snapshot.record else { return true };
+        if self.was_preceded_by(record) {
             return false;
         }
-        // Without a nonce: an operator took it from somebody.
+        // An operator resolved or erased a record without a nonce: its owner is unknown.
         record.nonce != Some(nonce) || record.state != State::InProgress
     }
 
-    /// Whether another was before it. The same token alone is no proof: a key that was forgotten, or has
-    /// expired, begins again with one.
-    fn is_too_late_for(&self, record: &Record) -> bool {
-        let made_at = self.record.created_at;
+    /// True if another claim was stored first, so that this one was refused. The same token alone is no proof: the
+    /// tokens of a key that was forgotten or has expired begin again with one.
+    fn was_preceded_by(&self, record: &Record) -> bool {
+        let created_at = self.record.created_at;
         match self.record.token {
-            // It would have begun the key, which had begun by then. A new leader's clock may be a little behind
-            // the one that this was dated by.
-            1 => record.created_at.after(ServerClock::STEP) < made_at,
+            // This write would have created the key, which existed before. The clock of a new leader may be a
+            // little behind the one that this write was dated by.
+            1 => record.created_at.after(NatsClock::MAX_STEP_BACK) < created_at,
             token => {
                 let is_other = record.nonce.is_some() && record.nonce != self.record.nonce;
-                is_other && record.token == token && record.created_at == made_at
+                is_other && record.token == token && record.created_at == created_at
             }
         }
     }
@@ -68,13 +69,13 @@ mod tests {
     use semel_core::{Lease, Owner, RenewRequest, Renewal, Timestamp, steps};
 
     use super::*;
-    use crate::{sightings::tests::seen, value::encode};
+    use crate::{sightings::tests::snapshot, value::encode};
 
     const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
     const OTHER: Nonce = Nonce::from_bytes([2; 16]);
 
     fn claimed() -> Record {
-        seen(1, NOW).record.expect("it is there")
+        snapshot(1, NOW).record.expect("it is there")
     }
 
     fn granted(record: &Record) -> StoreReply {
@@ -87,18 +88,24 @@ mod tests {
         claimed().nonce.expect("it is owned")
     }
 
-    fn write(revision: u64, record: Record, said: StoreReply) -> Write {
-        Write { revision, value: encode(&record, NOW), said, record, made_at: Instant::now() }
+    fn write(revision: u64, record: Record, reply: StoreReply) -> ConditionalWrite {
+        ConditionalWrite {
+            revision,
+            value: encode(&record, NOW),
+            reply,
+            record,
+            made_at: Instant::now(),
+        }
     }
 
-    fn stands(nonce: impl Into<Option<Nonce>>, change: impl FnOnce(&mut Record)) -> Seen {
+    fn record_of(nonce: impl Into<Option<Nonce>>, change: impl FnOnce(&mut Record)) -> KeySnapshot {
         let mut record = Record { nonce: nonce.into(), ..claimed() };
         change(&mut record);
-        Seen { revision: 6, record: Some(record), ..Seen::default() }
+        KeySnapshot { revision: 6, record: Some(record), ..KeySnapshot::default() }
     }
 
     fn earlier() -> Timestamp {
-        NOW.before(ServerClock::STEP * 2)
+        NOW.before(NatsClock::MAX_STEP_BACK * 2)
     }
 
     fn renewed(record: &Record, now: Timestamp) -> (Record, Encoded) {
@@ -112,72 +119,117 @@ mod tests {
     }
 
     #[test]
-    fn a_renewal_that_was_not_taken_is_not_seen_in_the_one_before() {
+    fn a_renewal_that_was_not_stored_is_not_confused_with_the_one_before() {
         let later = |millis| NOW.after(Duration::from_millis(millis));
-        let (first, stands) = renewed(&claimed(), later(5));
+        let (first, record_of) = renewed(&claimed(), later(5));
         let (record, value) = renewed(&first, later(10));
-        assert_eq!(value.bytes, stands.bytes, "they look alike");
-        let write = Write { value, ..write(5, record, StoreReply::Renew(Renewal::Extended)) };
-        let seen = |revision| Seen { revision, bytes: stands.bytes.clone(), ..Seen::default() };
-        assert!(!write.is_in(&seen(5)), "that is what it had to replace");
-        assert!(write.is_in(&seen(6)));
+        assert_eq!(value.bytes, record_of.bytes, "both have the same bytes");
+        let write =
+            ConditionalWrite { value, ..write(5, record, StoreReply::Renew(Renewal::Extended)) };
+        let snapshot = |revision| KeySnapshot {
+            revision,
+            bytes: record_of.bytes.clone(),
+            ..KeySnapshot::default()
+        };
+        assert!(!write.is_in(&snapshot(5)), "the write expects this revision");
+        assert!(write.is_in(&snapshot(6)));
     }
 
     #[test]
-    fn a_first_claim_may_have_been_ended_unless_another_was_there_all_along() {
+    fn a_first_claim_may_have_been_replaced_unless_another_was_first() {
         let first = write(0, claimed(), granted(&claimed()));
         let as_old = |record: &mut Record| record.created_at = earlier();
-        for (seen, may_be_before, why) in [
-            (Seen::default(), false, "nobody wrote"),
-            (Seen { revision: 6, ..Seen::default() }, true, "a forgetting"),
-            (stands(own(), |_| {}), false, "it is there"),
-            (stands(own(), |it| it.state = State::Unknown), true, "its lease was ended"),
-            (stands(own(), |it| it.state = State::Dead), true, "its lease was ended"),
-            (stands(OTHER, as_old), false, "another was first"),
-            (stands(OTHER, |it| it.created_at = NOW), true, "it expired, and another began anew"),
-            (stands(OTHER, |it| it.token = 2), true, "another, or a third after this one"),
-            (stands(None, |_| {}), true, "resolved or erased, whoever had it"),
-            (stands(None, as_old), false, "another was first, and an operator after it"),
+        for (snapshot, may_have_been_replaced, why) in [
+            (KeySnapshot::default(), false, "the key was never written"),
+            (KeySnapshot { revision: 6, ..KeySnapshot::default() }, true, "the key was forgotten"),
+            (record_of(own(), |_| {}), false, "it is there"),
             (
-                stands(OTHER, |it| (it.created_at, it.token) = (earlier(), 2)),
+                record_of(own(), |it| it.state = State::Unknown),
+                true,
+                "another request ended its lease",
+            ),
+            (
+                record_of(own(), |it| it.state = State::Dead),
+                true,
+                "another request ended its lease",
+            ),
+            (record_of(OTHER, as_old), false, "another claim was first"),
+            (
+                record_of(OTHER, |it| it.created_at = NOW),
+                true,
+                "it expired, and another claim created the key again",
+            ),
+            (
+                record_of(OTHER, |it| it.token = 2),
+                true,
+                "another claim, perhaps a third after this one",
+            ),
+            (
+                record_of(None, |_| {}),
+                true,
+                "an operator resolved or erased it, and its owner is unknown",
+            ),
+            (
+                record_of(None, as_old),
                 false,
-                "another was first, and a third after it",
+                "another claim was first, and an operator decided after it",
+            ),
+            (
+                record_of(OTHER, |it| (it.created_at, it.token) = (earlier(), 2)),
+                false,
+                "another claim was first, and a third after it",
             ),
         ] {
-            assert_eq!(first.may_be_before(&seen, own()), may_be_before, "{why}: {seen:?}");
+            assert_eq!(
+                first.may_have_been_replaced(&snapshot, own()),
+                may_have_been_replaced,
+                "{why}: {snapshot:?}"
+            );
         }
     }
 
     #[test]
-    fn a_later_claim_may_have_been_ended_unless_another_has_its_token_in_the_same_life() {
+    fn a_later_claim_may_have_been_replaced_unless_another_has_its_token_and_creation_time() {
         let second = Record { token: 2, created_at: earlier(), ..claimed() };
         let second = write(5, second.clone(), granted(&second));
-        for (created_at, token, may_be_before) in
+        for (created_at, token, may_have_been_replaced) in
             [(earlier(), 2, false), (earlier(), 3, true), (NOW, 2, true)]
         {
-            let seen = stands(OTHER, |it| (it.created_at, it.token) = (created_at, token));
-            assert_eq!(second.may_be_before(&seen, own()), may_be_before, "{seen:?}");
+            let snapshot = record_of(OTHER, |it| (it.created_at, it.token) = (created_at, token));
+            assert_eq!(
+                second.may_have_been_replaced(&snapshot, own()),
+                may_have_been_replaced,
+                "{snapshot:?}"
+            );
         }
-        let seen = Seen { revision: 5, ..stands(OTHER, |_| {}) };
-        assert!(!second.may_be_before(&seen, own()), "it was not taken yet");
+        let snapshot = KeySnapshot { revision: 5, ..record_of(OTHER, |_| {}) };
+        assert!(!second.may_have_been_replaced(&snapshot, own()), "it was not stored yet");
     }
 
     #[test]
     fn a_first_claim_may_have_expired_within_the_call() {
         let mut first = write(0, claimed(), granted(&claimed()));
-        assert!(!first.may_be_before(&Seen::default(), own()));
+        assert!(!first.may_have_been_replaced(&KeySnapshot::default(), own()));
         first.made_at = first.made_at.checked_sub(SHORTEST_TTL).expect("not just booted");
-        assert!(first.may_be_before(&Seen::default(), own()));
+        assert!(first.may_have_been_replaced(&KeySnapshot::default(), own()));
     }
 
     #[test]
-    fn a_death_may_have_been_ended_unless_it_stands_there() {
+    fn a_dead_record_may_have_been_replaced_unless_the_key_has_it() {
         let dead = Record { state: State::Dead, nonce: Some(OTHER), ..claimed() };
-        let death = write(5, dead, StoreReply::Claim(Claim::Dead));
-        let bytes = death.value.bytes.clone();
-        assert!(death.may_be_before(&stands(OTHER, |it| it.state = State::Completed), own()));
-        let stands = Seen { bytes, ..stands(OTHER, |it| it.state = State::Dead) };
-        assert!(!death.may_be_before(&stands, own()), "it says the same, whoever wrote it");
-        assert!(!death.may_be_before(&Seen { revision: 5, ..stands }, own()));
+        let write_dead = write(5, dead, StoreReply::Claim(Claim::Dead));
+        let bytes = write_dead.value.bytes.clone();
+        assert!(
+            write_dead
+                .may_have_been_replaced(&record_of(OTHER, |it| it.state = State::Completed), own())
+        );
+        let record_of = KeySnapshot { bytes, ..record_of(OTHER, |it| it.state = State::Dead) };
+        assert!(
+            !write_dead.may_have_been_replaced(&record_of, own()),
+            "the record is the same, whichever request wrote it"
+        );
+        assert!(
+            !write_dead.may_have_been_replaced(&KeySnapshot { revision: 5, ..record_of }, own())
+        );
     }
 }

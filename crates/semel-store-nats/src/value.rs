@@ -1,27 +1,27 @@
-//! A record as a NATS value: one byte of our own, then the codec's bytes.
+//! Encodes a record as a NATS value: one format byte, then the codec's bytes.
 //!
-//! Whoever writes a value does not know when the server will take it. So what begins with the write is
-//! kept relative to it: a time of zero means "when the server took this message", a lease and an expiry
-//! are spans from then on. What is older than the write is absolute, as the server said it back then.
+//! The writer of a value does not know when the server will store it. So times that begin with the write are relative
+//! to it: a time of zero means "when the server stored this message", and lease and expiry are durations from then
+//! on. Times before the write are absolute, as the server reported them.
 
 use bytes::Bytes;
 use semel_core::{KeyHash, Record, Result, Span, State, Timestamp, codec};
 use semel_remote::{foreign_value, newer_format, wrong_record};
 
-use crate::jetstream_api::Message;
+use crate::jetstream_api::StoredMessage;
 
-/// First byte of every value: the format of this module.
+/// The first byte of every value: the format.
 const FORMAT: u8 = 0x10;
 
-/// What is written for a record.
+/// An encoded value and its TTL.
 #[derive(Clone, Debug)]
 pub(crate) struct Encoded {
     pub(crate) bytes: Bytes,
-    /// Seconds the server keeps it at least as long as it counts; `None`: for ever.
+    /// Seconds after which the server deletes it, not before the record expires. `None` for never.
     pub(crate) ttl: Option<u64>,
 }
 
-/// Encodes what a step made of a record `now`.
+/// Encodes a record as a step made it at `now`.
 pub(crate) fn encode(record: &Record, now: Timestamp) -> Encoded {
     let relative =
         |at: Timestamp| Timestamp::from_millis(if at == now { 0 } else { at.as_millis() });
@@ -42,22 +42,22 @@ pub(crate) fn encode(record: &Record, now: Timestamp) -> Encoded {
     Encoded { bytes, ttl: kept.map(|kept| kept.div_ceil(1000).max(1)) }
 }
 
-/// A key as the leader has it.
+/// A key as it was read from the leader.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct KeySnapshot {
     /// Zero when there is no message.
     pub(crate) revision: u64,
-    /// When the server took it.
+    /// When the server stored it.
     pub(crate) at: Timestamp,
-    /// Of the value, or of the marker that says that there is none.
+    /// The value, or the mark of a tombstone.
     pub(crate) bytes: Bytes,
     pub(crate) record: Option<Record>,
 }
 
-impl Seen {
-    /// Reads a message, and checks that it is this key's.
-    pub(crate) fn read(key: &KeyHash, message: Option<Message>) -> Result<Self> {
-        let Some(Message { revision, at, value, mark }) = message else {
+impl KeySnapshot {
+    /// Decodes a message, and checks that it belongs to this key.
+    pub(crate) fn read(key: &KeyHash, message: Option<StoredMessage>) -> Result<Self> {
+        let Some(StoredMessage { revision, at, value, mark }) = message else {
             return Ok(Self::default());
         };
         let Some(bytes) = value else {
@@ -72,14 +72,14 @@ impl Seen {
         if stored.key != *key {
             return Err(wrong_record("nats", key));
         }
-        Ok(Self { revision, at, bytes, record: Some(since(stored, at)) })
+        Ok(Self { revision, at, bytes, record: Some(absolute(stored, at)) })
     }
 }
 
-/// The record of a message that the server took then.
-pub(crate) fn since(stored: Record, taken_at: Timestamp) -> Record {
-    let or = |at: Timestamp| if at == Timestamp::default() { taken_at } else { at };
-    let after = |span: Timestamp| taken_at.after(Span::from_millis(span.as_millis()));
+/// The record of a message that the server stored at `stored_at`.
+pub(crate) fn absolute(stored: Record, stored_at: Timestamp) -> Record {
+    let or = |at: Timestamp| if at == Timestamp::default() { stored_at } else { at };
+    let after = |span: Timestamp| stored_at.after(Span::from_millis(span.as_millis()));
     Record {
         claimed_at: or(stored.claimed_at),
         created_at: or(stored.created_at),
@@ -125,25 +125,25 @@ mod tests {
         }
     }
 
-    fn taken(record: &Record, now: Timestamp, at: Timestamp) -> Record {
+    fn decoded(record: &Record, now: Timestamp, at: Timestamp) -> Record {
         let value = Some(encode(record, now).bytes);
-        Seen::read(&KEY, Some(Message { revision: 1, at, value, mark: Bytes::new() }))
+        KeySnapshot::read(&KEY, Some(StoredMessage { revision: 1, at, value, mark: Bytes::new() }))
             .unwrap()
             .record
             .unwrap()
     }
 
     #[test]
-    fn a_claim_begins_when_the_server_took_it() {
+    fn a_claim_begins_when_the_server_stored_it() {
         let later = NOW.after(Duration::from_secs(5));
         for on_lost_owner in [OnLostOwner::Rerun, OnLostOwner::Hold] {
             let record = claimed(on_lost_owner, NOW);
-            assert_eq!(taken(&record, NOW, later), claimed(on_lost_owner, later));
+            assert_eq!(decoded(&record, NOW, later), claimed(on_lost_owner, later));
         }
     }
 
     #[test]
-    fn what_is_older_than_the_write_stays() {
+    fn times_before_the_write_are_not_changed() {
         let record = claimed(OnLostOwner::Rerun, NOW);
         let later = NOW.after(Duration::from_secs(10));
         let renewed = Record {
@@ -151,7 +151,7 @@ mod tests {
             expires_at: Some(later.after(record.terms.lease).after(record.terms.retention)),
             ..record
         };
-        assert_eq!(taken(&renewed, later, later), renewed);
+        assert_eq!(decoded(&renewed, later, later), renewed);
     }
 
     #[test]
@@ -162,11 +162,12 @@ mod tests {
     }
 
     #[test]
-    fn another_keys_record_and_a_foreign_value_are_noticed() {
+    fn the_record_of_another_key_and_a_foreign_value_are_refused() {
         let bytes = encode(&claimed(OnLostOwner::Rerun, NOW), NOW).bytes;
         let read = |key: u8, value: Bytes| {
-            let message = Message { revision: 1, at: NOW, value: Some(value), mark: Bytes::new() };
-            Seen::read(&KeyHash::from_bytes([key; 32]), Some(message)).map(drop)
+            let message =
+                StoredMessage { revision: 1, at: NOW, value: Some(value), mark: Bytes::new() };
+            KeySnapshot::read(&KeyHash::from_bytes([key; 32]), Some(message)).map(drop)
         };
         assert!(read(7, bytes.clone()).is_ok());
         assert_eq!(read(8, bytes).unwrap_err().kind(), ErrorKind::Corrupt);

@@ -1,4 +1,5 @@
-//! One connection to one server of many. It comes back by itself.
+//! One connection to one of the servers: opened here, and opened again by the driver after a loss, see
+//! [`reconnect`](reconnect).
 
 mod reconnect;
 
@@ -13,75 +14,76 @@ use semel_core::Result;
 use semel_remote::WorkerGroup;
 use tokio::sync::watch;
 
-use self::reconnect::{Health, pause, watched};
+use self::reconnect::{ConnectionHealth, reconnect_pause, with_events};
 use crate::{
     error::{timed_out, unavailable},
-    settings::Plan,
+    settings::NatsSettings,
 };
 
-pub(crate) use self::reconnect::Losses;
+pub(crate) use self::reconnect::LostConnections;
 
-/// Requests wait this long for a connection that is being opened; then they fail until it is there.
+/// How long requests wait for a lost connection to be opened again. After that they fail until it is open.
 pub(crate) const GRACE: Duration = Duration::from_secs(1);
-/// A server that is gone without a word is noticed after a few of these.
+/// How often the driver pings the server. It notices a server that does not answer after a few pings.
 const PING: Duration = Duration::from_secs(3);
-/// Requests that wait for the connection to take them: more than are ever in flight.
-const CAPACITY: usize = 8192;
-/// News and replies that wait to be heard; of more, some are missed, which is noticed.
-const SUBSCRIBED: usize = 65_536;
+/// Requests that the driver buffers: more than are ever in flight.
+const REQUEST_CAPACITY: usize = 8192;
+/// Messages that the driver buffers for a subscription. If there are more, some are lost, which semel notices.
+const SUBSCRIPTION_CAPACITY: usize = 65_536;
 
-/// A connection, and how it is.
+/// A connection, and whether it is connected now.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct NatsConnection {
     pub(crate) client: Client,
-    health: Arc<Health>,
+    health: Arc<ConnectionHealth>,
 }
 
-impl Connection {
-    /// Opens one on this runtime, for that crew.
-    pub(crate) async fn open(plan: &Plan, crew: WorkerGroup) -> Result<Self> {
-        let (down_since, connected) = (watch::Sender::new(None), Mutex::default());
-        let losses = plan.losses.clone();
-        let health = Arc::new(Health { down_since, crew, connected, losses });
-        let (servers, options) = (plan.target.servers()?, plan.target.options()?);
-        let options = watched(options, health.clone())
-            .connection_timeout(plan.call_timeout)
+impl NatsConnection {
+    /// Opens a connection on this runtime.
+    pub(crate) async fn open(settings: &NatsSettings, group: WorkerGroup) -> Result<Self> {
+        let (disconnected_since, worker) = (watch::Sender::new(None), Mutex::default());
+        let lost_connections = settings.lost_connections.clone();
+        let health =
+            Arc::new(ConnectionHealth { disconnected_since, group, worker, lost_connections });
+        let (servers, options) = (settings.url.servers()?, settings.url.options()?);
+        let options = with_events(options, health.clone())
+            .connection_timeout(settings.call_timeout)
             .request_timeout(None)
             .ping_interval(PING)
-            .client_capacity(CAPACITY)
-            .subscription_capacity(SUBSCRIBED)
-            .reconnect_delay_callback(pause)
+            .client_capacity(REQUEST_CAPACITY)
+            .subscription_capacity(SUBSCRIPTION_CAPACITY)
+            .reconnect_delay_callback(reconnect_pause)
             .name("semel");
-        let connecting = tokio::time::timeout(plan.call_timeout, options.connect(servers));
+        let connecting = tokio::time::timeout(settings.call_timeout, options.connect(servers));
         let client = connecting.await.map_err(|_| timed_out())?.map_err(unreachable)?;
         Ok(Self { client, health })
     }
 
-    /// Since when there has been no connection, as it changes.
-    pub(crate) fn down_since(&self) -> watch::Receiver<Option<Instant>> {
-        self.health.down_since.subscribe()
+    /// Since when there has been no connection; notified when that changes.
+    pub(crate) fn disconnected_since(&self) -> watch::Receiver<Option<Instant>> {
+        self.health.disconnected_since.subscribe()
     }
 
-    pub(crate) fn is_up(&self) -> bool {
-        let since = *self.health.down_since.borrow();
-        since.is_none_or(|since| self.is_back(since))
+    pub(crate) fn is_connected(&self) -> bool {
+        let since = *self.health.disconnected_since.borrow();
+        since.is_none_or(|since| self.has_reconnected(since))
     }
 
     /// True when there has been no connection for a while.
-    pub(crate) fn is_down(&self) -> bool {
-        let since = *self.health.down_since.borrow();
-        since.is_some_and(|since| since.elapsed() > GRACE && !self.is_back(since))
+    pub(crate) fn is_disconnected(&self) -> bool {
+        let since = *self.health.disconnected_since.borrow();
+        since.is_some_and(|since| since.elapsed() > GRACE && !self.has_reconnected(since))
     }
 
-    /// Whether it came back untold: the driver drops events while too many wait. It says that a connection
-    /// is lost a moment before it counts as lost, so it is asked only after a while.
-    fn is_back(&self, down_since: Instant) -> bool {
-        let back =
-            down_since.elapsed() > GRACE && self.client.connection_state() == State::Connected;
-        if back {
-            self.health.up();
+    /// True if the driver has reconnected without an event: it drops events when too many wait. Its state still says
+    /// `Connected` for a moment after it reports a loss, so the state counts only after a while.
+    fn has_reconnected(&self, disconnected_since: Instant) -> bool {
+        let has_reconnected = disconnected_since.elapsed() > GRACE
+            && self.client.connection_state() == State::Connected;
+        if has_reconnected {
+            self.health.connected();
         }
-        back
+        has_reconnected
     }
 }
 

@@ -1,4 +1,5 @@
-//! What happens when the driver loses its connection: requests in flight are lost, and it connects again after a pause.
+//! The reconnect after a lost connection. The driver opens a new one by itself, after [`reconnect_pause`]; its events
+//! set [`ConnectionHealth`], which makes the pipeline fail the requests in flight.
 
 use std::{
     sync::{
@@ -16,56 +17,62 @@ use tokio::sync::watch;
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How often a connection of a store was lost.
+/// Counts the lost connections of a store.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Losses(Arc<AtomicU64>);
+pub(crate) struct LostConnections(Arc<AtomicU64>);
 
-impl Losses {
+impl LostConnections {
     pub(crate) fn count(&self) -> u64 {
         self.0.load(SeqCst)
     }
 }
 
+/// Whether a connection is connected now.
 #[derive(Debug)]
-pub(super) struct Health {
-    /// Changes whenever the connection is lost, and with it every reply that is still to come.
-    pub(super) down_since: watch::Sender<Option<Instant>>,
-    pub(super) crew: WorkerGroup,
-    /// Told to the crew while there is a connection.
-    pub(super) connected: Mutex<Option<ConnectedWorker>>,
-    pub(super) losses: Losses,
+pub(super) struct ConnectionHealth {
+    /// Since when there has been no connection. Notified at every loss: no reply to an earlier request will come.
+    pub(super) disconnected_since: watch::Sender<Option<Instant>>,
+    pub(super) group: WorkerGroup,
+    /// Counts this connection in its group while it is connected.
+    pub(super) worker: Mutex<Option<ConnectedWorker>>,
+    pub(super) lost_connections: LostConnections,
 }
-impl Health {
-    pub(super) fn up(&self) {
-        self.connected.lock().get_or_insert_with(|| self.crew.connected());
-        self.down_since.send_if_modified(|since| since.take().is_some());
+impl ConnectionHealth {
+    pub(super) fn connected(&self) {
+        self.worker.lock().get_or_insert_with(|| self.group.connected());
+        self.disconnected_since.send_if_modified(|since| since.take().is_some());
     }
 
-    pub(super) fn down(&self) {
-        self.losses.0.fetch_add(1, SeqCst);
-        *self.connected.lock() = None;
-        self.down_since.send_modify(|since| {
+    pub(super) fn disconnected(&self) {
+        self.lost_connections.0.fetch_add(1, SeqCst);
+        *self.worker.lock() = None;
+        self.disconnected_since.send_modify(|since| {
             since.get_or_insert_with(Instant::now);
         });
     }
 }
 
-pub(super) fn watched(options: ConnectOptions, health: Arc<Health>) -> ConnectOptions {
+/// Connects the driver's events to `health`.
+pub(super) fn with_events(
+    options: ConnectOptions,
+    health: Arc<ConnectionHealth>,
+) -> ConnectOptions {
     options.event_callback(move |event| {
         match &event {
-            Event::Connected => health.up(),
+            Event::Connected => health.connected(),
             Event::Disconnected => {
                 tracing::warn!("nats: connection lost");
-                health.down();
+                health.disconnected();
             }
-            Event::Closed => health.down(),
+            Event::Closed => health.disconnected(),
             _ => tracing::debug!(%event, "nats"),
         }
         std::future::ready(())
     })
 }
 
-pub(super) fn pause(attempts: usize) -> Duration {
+/// The pause before an attempt to reconnect.
+pub(super) fn reconnect_pause(attempts: usize) -> Duration {
     let doubled = FIRST_PAUSE * (1 << attempts.saturating_sub(1).min(6));
     doubled.min(LONGEST_PAUSE).mul_f64(rand::random_range(0.5..1.0))
 }
