@@ -94,8 +94,8 @@ impl RedisStoreBuilder {
         Self { look_only, ..self }
     }
 
-    /// Opens the store even if the server cannot be reached, for a process that can work without it. Requests fail until
-    /// the server is reached, and afterwards too if it is unfit. A refused login is an error at once.
+    /// Opens the store even if the server cannot be reached, for a process that can work without it. Requests fail
+    /// until the server is reached, and afterwards too if it is unfit. A refused login is an error at once.
     pub fn connect_later(self, connect_later: bool) -> Self {
         Self { connect_later, ..self }
     }

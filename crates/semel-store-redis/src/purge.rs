@@ -1,5 +1,5 @@
-//! Purge (T12): puts keys whose owner is lost on hold. It finds them by an index, without a scan of all keys. Redis itself
-//! deletes expired records.
+//! Purge (T12): puts keys whose owner is lost on hold. It finds them by an index, without a scan of all keys. Redis
+//! itself deletes expired records.
 //!
 //! One index has the claims in hold mode, another the Unknown and Dead keys. A key is added to its index before its
 //! record is written. It is removed when its record does not belong there, if no request has added it again, and

@@ -1,5 +1,5 @@
-//! A Redis as the front of another store: a replica cache of its recorded outcomes. If the server cannot be reached, the
-//! front is connected later: it only saves time, so a process must start without it.
+//! A Redis as the front of another store: a replica cache of its recorded outcomes. If the server cannot be reached,
+//! the front is connected later: it only saves time, so a process must start without it.
 
 use std::{
     fmt,

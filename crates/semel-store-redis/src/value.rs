@@ -3,9 +3,9 @@
 //! The value of a record in progress contains no absolute end of its lease. Its TTL is the [`horizon`], which every
 //! reader computes from the terms, so the last claim or renewal was at `PEXPIRETIME` − horizon. A renewal therefore
 //! changes the TTL only, and the writer needs no clock. For the same reason a `claimed_at` of zero means "at the last
-//! claim or renewal", and a `created_at` of zero "at the claim". All other states contain absolute times. In a completed
-//! record these are the owner's estimate of the server's time; its TTL was set by the server, and shows when it was
-//! completed.
+//! claim or renewal", and a `created_at` of zero "at the claim". All other states contain absolute times. In a
+//! completed record these are the owner's estimate of the server's time; its TTL was set by the server, and shows
+//! when it was completed.
 
 use std::time::Duration;
 

@@ -1,16 +1,14 @@
-//! What the bucket does to the store: its settings, its room, its end.
-
-mod common;
-mod jetstream;
+//! The bucket: unfit settings, its capacity, and a bucket that was deleted.
 
 use semel_core::{Claim, ClaimRequest, Completion, ErrorKind, Level, Nonce, Store};
 use semel_servers::{NATS, Running};
 use semel_store_nats::NatsStore;
 use serde_json::json;
 
-use self::{
-    common::{LONG, completion, granted, proxy::Proxy, request, shared, unique, until},
-    jetstream::{ask, make_bucket},
+use crate::{
+    common::{LONG, completion, granted, request, shared, unique, until},
+    jetstream::{api_request, make_bucket},
+    reply_proxy::ReplyProxy,
 };
 
 #[tokio::test]
@@ -29,16 +27,16 @@ async fn an_unfit_bucket_is_refused_with_the_fix() {
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
         assert!(error.to_string().contains(fix) && error.to_string().contains(&bucket), "{error}");
         let findings = NatsStore::builder(&url).checks().await.unwrap();
-        let told = |level, fix: &str| {
+        let is_reported = |level, fix: &str| {
             findings.iter().any(|it| it.level == level && format!("{it:?}").contains(fix))
         };
-        assert!(told(Level::Bad, fix), "{findings:?}");
-        ask(&shared(), &format!("STREAM.DELETE.KV_{bucket}"), json!({})).await;
+        assert!(is_reported(Level::Bad, fix), "{findings:?}");
+        api_request(&shared(), &format!("STREAM.DELETE.KV_{bucket}"), json!({})).await;
     }
 }
 
 #[tokio::test]
-async fn other_copies_than_asked_for_are_refused() {
+async fn a_bucket_with_another_number_of_replicas_is_refused() {
     let bucket = unique("copies");
     make_bucket(&shared(), &bucket, json!({})).await;
     let url = format!("{}/{bucket}", shared());
@@ -51,7 +49,7 @@ async fn other_copies_than_asked_for_are_refused() {
 }
 
 #[tokio::test]
-async fn who_only_looks_makes_no_bucket() {
+async fn a_store_that_only_reads_makes_no_bucket() {
     let url = format!("{}/{}", shared(), unique("looked-at"));
     let findings = NatsStore::builder(&url).checks().await.unwrap();
     assert!(findings.iter().any(|it| it.what.contains("no bucket")), "{findings:?}");
@@ -62,7 +60,7 @@ async fn who_only_looks_makes_no_bucket() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_bucket_refuses_new_keys_and_still_answers_old_ones() {
+async fn a_full_bucket_refuses_new_keys_and_still_replays_old_ones() {
     let bucket = unique("full");
     make_bucket(&shared(), &bucket, json!({ "max_bytes": 20_000 })).await;
     let store = NatsStore::connect(&format!("{}/{bucket}", shared())).await.unwrap();
@@ -76,32 +74,32 @@ async fn a_full_bucket_refuses_new_keys_and_still_answers_old_ones() {
             break;
         }
     }
-    let full = full.expect("it was never full");
+    let full = full.expect("the bucket becomes full");
     assert_eq!(full.kind(), ErrorKind::Full, "{full}");
     assert!(full.to_string().contains("max_bytes"), "{full}");
-    let said = store.claim(&ClaimRequest { nonce: Nonce::random(), ..first }).await.unwrap();
-    assert!(matches!(said, Claim::Replay(_)), "{said:?}");
+    let reply = store.claim(&ClaimRequest { nonce: Nonce::random(), ..first }).await.unwrap();
+    assert!(matches!(reply, Claim::Replay(_)), "{reply:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_filled_bucket_has_room_to_complete_what_was_granted() {
+async fn a_full_bucket_has_capacity_to_complete_granted_claims() {
     let bucket = unique("filled");
     make_bucket(&shared(), &bucket, json!({ "max_bytes": 20_000 })).await;
     let store = NatsStore::connect(&format!("{}/{bucket}", shared())).await.unwrap();
     let owner = granted(&store, &request(LONG)).await.owner;
     let full = loop {
         match store.claim(&request(LONG)).await {
-            Ok(said) => assert!(matches!(said, Claim::Granted(_)), "{said:?}"),
+            Ok(reply) => assert!(matches!(reply, Claim::Granted(_)), "{reply:?}"),
             Err(error) => break error,
         }
     };
     assert_eq!(full.kind(), ErrorKind::Full, "{full}");
-    let said = store.complete(&completion(owner, &"done".repeat(200))).await;
-    assert_eq!(said.unwrap(), Completion::Recorded);
+    let reply = store.complete(&completion(owner, &"done".repeat(200))).await;
+    assert_eq!(reply.unwrap(), Completion::Recorded);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_an_old_server_is_asked_for_a_new_one_does_too() {
+async fn a_new_server_works_with_the_settings_for_an_old_one() {
     let url = format!("{}/{}?old-server-max-age=36h", shared(), unique("old"));
     let (store, first) = (NatsStore::connect(&url).await.unwrap(), request(LONG));
     let owner = granted(&store, &first).await.owner;
@@ -111,14 +109,14 @@ async fn what_an_old_server_is_asked_for_a_new_one_does_too() {
     assert_eq!(store.get(&first.key).await.unwrap(), None);
 }
 
-/// Nobody knows what a bucket held that is gone, and it may come back.
+/// The records of a deleted bucket are unknown, and it may be restored.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bucket_that_is_gone_is_not_one_that_is_empty() {
+async fn a_deleted_bucket_is_an_error_and_not_an_empty_bucket() {
     let bucket = unique("gone");
     let store = NatsStore::connect(&format!("{}/{bucket}", shared())).await.unwrap();
     let first = request(LONG);
     let owner = granted(&store, &first).await.owner;
-    ask(&shared(), &format!("STREAM.DELETE.KV_{bucket}"), json!({})).await;
+    api_request(&shared(), &format!("STREAM.DELETE.KV_{bucket}"), json!({})).await;
     for error in [
         store.get(&first.key).await.map(drop).unwrap_err(),
         store.complete(&completion(owner, "done")).await.map(drop).unwrap_err(),
@@ -129,20 +127,20 @@ async fn a_bucket_that_is_gone_is_not_one_that_is_empty() {
     }
 }
 
-/// A server that lost what it had counts anew, so a revision may be another's claim.
+/// A server that lost its data counts revisions from one again, so a revision may be another claim.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_completion_after_a_lost_connection_reads_before_it_writes() {
     let server = Running::start(&NATS).unwrap();
     let (url, first) = (server.url(), request(LONG));
-    let proxy = Proxy::to(server.port()).await;
+    let proxy = ReplyProxy::start(server.port()).await;
     let store = NatsStore::connect(&format!("{}/ids", proxy.url)).await.unwrap();
     let owner = granted(&store, &first).await.owner;
-    ask(url, "STREAM.DELETE.KV_ids", json!({})).await;
+    api_request(url, "STREAM.DELETE.KV_ids", json!({})).await;
     let other = NatsStore::connect(&format!("{url}/ids")).await.unwrap();
     let anew = ClaimRequest { nonce: Nonce::random(), ..first.clone() };
     granted(&other, &anew).await;
     proxy.cut();
-    until("it is connected again", async || store.get(&first.key).await.is_ok()).await;
-    let said = store.complete(&completion(owner, "done")).await.unwrap();
-    assert!(!matches!(said, Completion::Recorded), "it wrote over another's claim");
+    until("the store is connected again", async || store.get(&first.key).await.is_ok()).await;
+    let reply = store.complete(&completion(owner, "done")).await.unwrap();
+    assert!(!matches!(reply, Completion::Recorded), "it replaced the claim of another owner");
 }

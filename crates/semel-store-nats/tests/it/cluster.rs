@@ -1,6 +1,4 @@
-//! A cluster loses its leader, and the store neither forgets nor grants twice.
-
-mod common;
+//! A cluster whose leader is killed: no outcome is lost, and no key is granted twice.
 
 use std::{
     collections::HashMap,
@@ -12,29 +10,29 @@ use semel_servers::NatsCluster;
 use semel_store_nats::NatsStore;
 use tokio::task::JoinSet;
 
-use self::common::{LONG, completion, request, until};
+use crate::common::{LONG, completion, request, until};
 
 const ROUNDS: usize = 3;
 const CALLERS: usize = 8;
 
-/// Claims and completes new keys until `deadline`, each key at both stores at once. Says who was granted
-/// what, and what was recorded.
+/// Claims and completes new keys until `deadline`, each key in both stores at the same time. Returns each claim with
+/// the number of its grants, and whether its outcome was recorded.
 async fn race(stores: [NatsStore; 2], deadline: Instant) -> Vec<(ClaimRequest, usize, bool)> {
     let mut all = Vec::new();
     while Instant::now() < deadline {
         let one = request(LONG);
         let other = ClaimRequest { nonce: Nonce::random(), ..one.clone() };
-        let (said, twin) = tokio::join!(stores[0].claim(&one), stores[1].claim(&other));
+        let (reply, other_reply) = tokio::join!(stores[0].claim(&one), stores[1].claim(&other));
         let mut leases = Vec::new();
-        for said in [said, twin] {
-            if let Ok(Claim::Granted(lease)) = said {
+        for reply in [reply, other_reply] {
+            if let Ok(Claim::Granted(lease)) = reply {
                 leases.push(lease);
             }
         }
         let mut recorded = false;
         if let Some(lease) = leases.first() {
-            let said = stores[0].complete(&completion(lease.owner, "done")).await;
-            recorded = matches!(said, Ok(Completion::Recorded));
+            let reply = stores[0].complete(&completion(lease.owner, "done")).await;
+            recorded = matches!(reply, Ok(Completion::Recorded));
         }
         all.push((one, leases.len(), recorded));
     }
@@ -42,19 +40,23 @@ async fn race(stores: [NatsStore; 2], deadline: Instant) -> Vec<(ClaimRequest, u
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_that_is_away_is_warned_of() {
+async fn a_replica_that_is_offline_is_reported_as_a_warning() {
     let mut nodes = NatsCluster::start(3).unwrap();
     let url = format!("nats://{}/ids", nodes.addresses());
     let _store = NatsStore::connect(&url).await.unwrap();
     nodes.caught_up("KV_ids").unwrap();
-    let told = async || {
+    let report = async || {
         let findings = NatsStore::builder(&url).checks().await.unwrap();
         findings.iter().map(|it| format!("{:?} {}\n", it.level, it.what)).collect::<String>()
     };
-    until("all are there", async || told().await.contains("Good 3 copies, all there")).await;
+    until("all replicas are online", async || report().await.contains("Good 3 copies, all there"))
+        .await;
     let follower = (nodes.leader("KV_ids").unwrap() + 1) % 3;
     nodes.nodes[follower].kill().unwrap();
-    until("one is away", async || told().await.contains("Warning 3 copies, of which 1")).await;
+    until("one replica is offline", async || {
+        report().await.contains("Warning 3 copies, of which 1")
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -83,10 +85,10 @@ async fn a_lost_leader_neither_forgets_nor_grants_twice() {
             .await;
         nodes.caught_up("KV_ids").unwrap();
     }
-    assert!(done.len() > ROUNDS * CALLERS, "hardly anything was done");
+    assert!(done.len() > ROUNDS * CALLERS, "too few operations were done");
     for first in done.into_values() {
-        let said =
+        let reply =
             stores[1].claim(&ClaimRequest { nonce: Nonce::random(), ..first }).await.unwrap();
-        assert!(matches!(said, Claim::Replay(_)), "an answered completion is gone: {said:?}");
+        assert!(matches!(reply, Claim::Replay(_)), "an answered completion is gone: {reply:?}");
     }
 }

@@ -1,8 +1,4 @@
-//! The NATS store keeps every promise, on one server and on a cluster, plain and with a cache.
-
-#![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
-
-mod common;
+//! The store conformance suite, on one NATS server and on a cluster, and with a cache.
 
 use std::time::Duration;
 
@@ -11,10 +7,10 @@ use semel_core::{Cached, Store};
 use semel_servers::{NatsCluster, needed};
 use semel_store_nats::NatsStore;
 
-use self::common::{LATE, at, follows_the_protocol, keeps_every_promise};
+use crate::common::{LATE, at, follows_the_protocol, keeps_every_promise};
 
-/// A store to be compared with the protocol, and what must outlive it.
-struct Compared<S, H = ()>(S, RealTime, H);
+/// A store under test, and the servers that must live as long as it.
+struct NatsSubject<S, H = ()>(S, RealTime, H);
 
 macro_rules! subject {
     ($name:ty, $open:expr) => {
@@ -49,7 +45,7 @@ async fn cluster() -> (NatsStore, NatsCluster) {
 mod plain {
     use super::*;
 
-    subject!(Compared<NatsStore>, (nats().await, ()));
+    subject!(NatsSubject<NatsStore>, (nats().await, ()));
 
     #[tokio::test(flavor = "multi_thread")]
     async fn every_promise_is_kept() {
@@ -58,16 +54,16 @@ mod plain {
 
     #[test]
     fn every_answer_follows_the_protocol() {
-        follows_the_protocol::<Compared<NatsStore>>(4);
+        follows_the_protocol::<NatsSubject<NatsStore>>(4);
     }
 }
 
 mod cached {
     use super::*;
 
-    type OnTest = Compared<Cached<NatsStore>>;
+    type CachedNatsSubject = NatsSubject<Cached<NatsStore>>;
 
-    subject!(OnTest, (Cached::new(nats().await, 1000), ()));
+    subject!(CachedNatsSubject, (Cached::new(nats().await, 1000), ()));
 
     #[tokio::test(flavor = "multi_thread")]
     async fn every_promise_is_kept() {
@@ -76,16 +72,16 @@ mod cached {
 
     #[test]
     fn every_answer_follows_the_protocol() {
-        follows_the_protocol::<OnTest>(2);
+        follows_the_protocol::<CachedNatsSubject>(2);
     }
 }
 
 mod on_a_cluster {
     use super::*;
 
-    type OnTest = Compared<NatsStore, NatsCluster>;
+    type NatsClusterSubject = NatsSubject<NatsStore, NatsCluster>;
 
-    subject!(OnTest, cluster().await);
+    subject!(NatsClusterSubject, cluster().await);
 
     #[tokio::test(flavor = "multi_thread")]
     async fn every_promise_is_kept() {
@@ -95,6 +91,6 @@ mod on_a_cluster {
 
     #[test]
     fn every_answer_follows_the_protocol() {
-        follows_the_protocol::<OnTest>(1);
+        follows_the_protocol::<NatsClusterSubject>(1);
     }
 }

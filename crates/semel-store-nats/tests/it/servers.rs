@@ -1,9 +1,4 @@
-//! What servers do to the store: lost replies, markers, news, crashes.
-
-#![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
-
-mod common;
-mod jetstream;
+//! Behaviour of servers: lost replies, tombstones, change feed and crashes.
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
@@ -13,17 +8,19 @@ use semel_core::{
     Renewal, Resolution, ResolveRequest, State, Store, Terms,
 };
 use semel_servers::{NATS, Running};
-use semel_store_nats::NatsStore;
+use semel_store_nats::{NatsStore, NatsStoreBuilder};
 use serde_json::json;
 use tokio::time::timeout;
 
-use self::{
-    common::{LONG, at, completion, granted, proxy::Proxy, request, shared, unique, until},
-    jetstream::{ask, make_bucket},
+use crate::{
+    common::{LONG, at, completion, granted, request, shared, unique, until},
+    jetstream::{api_request, make_bucket},
+    reply_proxy::ReplyProxy,
 };
 
 const SOON: Duration = Duration::from_secs(10);
 
+/// A server that no other test uses.
 fn own() -> Running {
     Running::start(&NATS).unwrap()
 }
@@ -37,7 +34,7 @@ fn stream_of(key: &KeyHash, bucket: &str, prefix: &str) -> (String, String) {
 async fn headers(url: &str, (stream, subject): &(String, String)) -> Option<String> {
     use base64ct::{Base64, Encoding};
     let api = format!("STREAM.MSG.GET.{stream}");
-    let got = ask(url, &api, json!({ "last_by_subj": subject })).await;
+    let got = api_request(url, &api, json!({ "last_by_subj": subject })).await;
     let headers = Base64::decode_vec(got["message"]["hdrs"].as_str()?).unwrap();
     Some(String::from_utf8(headers).unwrap())
 }
@@ -64,9 +61,9 @@ async fn a_password_is_needed_and_never_shown() {
     assert!(error.to_string().contains("password") && !error.to_string().contains("canary"));
 }
 
-/// What a call says whose reply was lost, after the server took it.
-async fn said_after_a_lost_reply<T: Send + 'static>(
-    proxy: &Proxy,
+/// The result of a call whose acknowledgement was lost after the server had stored its write.
+async fn reply_after_a_lost_ack<T: Send + 'static>(
+    proxy: &ReplyProxy,
     direct: &NatsStore,
     key: KeyHash,
     taken: impl Fn(Option<State>) -> bool,
@@ -78,16 +75,16 @@ async fn said_after_a_lost_reply<T: Send + 'static>(
         })
         .await;
     };
-    said_without_a_reply(proxy, meanwhile, call).await
+    reply_without_an_ack(proxy, meanwhile, call).await
 }
 
-/// What a call says that hears no reply to its write until `meanwhile` is over.
-async fn said_without_a_reply<T: Send + 'static>(
-    proxy: &Proxy,
+/// The result of a call that gets no acknowledgement of its write until `meanwhile` has ended.
+async fn reply_without_an_ack<T: Send + 'static>(
+    proxy: &ReplyProxy,
     meanwhile: impl AsyncFnOnce(),
     call: impl Future<Output = T> + Send + 'static,
 ) -> T {
-    proxy.swallow_replies();
+    proxy.drop_replies_after_a_write();
     let call = tokio::spawn(call);
     meanwhile().await;
     proxy.cut();
@@ -95,9 +92,9 @@ async fn said_without_a_reply<T: Send + 'static>(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_own_write_is_recognised_after_a_lost_reply() {
+async fn a_request_recognises_its_own_write_after_a_lost_reply() {
     let server = own();
-    let proxy = Proxy::to(server.port()).await;
+    let proxy = ReplyProxy::start(server.port()).await;
     let direct = NatsStore::connect(&format!("{}/ids", server.url())).await.unwrap();
     let store = Arc::new(NatsStore::connect(&format!("{}/ids", proxy.url)).await.unwrap());
     let is = |state: State| move |now: Option<State>| now == Some(state);
@@ -105,82 +102,87 @@ async fn an_own_write_is_recognised_after_a_lost_reply() {
     let first = request(LONG);
     let (claim, claiming) = (first.clone(), store.clone());
     let call = async move { claiming.claim(&claim).await };
-    let said =
-        said_after_a_lost_reply(&proxy, &direct, first.key, is(State::InProgress), call).await;
-    let Claim::Granted(lease) = said.unwrap() else { panic!("its own claim was not recognised") };
+    let reply =
+        reply_after_a_lost_ack(&proxy, &direct, first.key, is(State::InProgress), call).await;
+    let Claim::Granted(lease) = reply.unwrap() else {
+        panic!("the claim did not recognise itself")
+    };
     assert_eq!((lease.owner.token, lease.attempt), (1, 1));
 
     let (giving, released) = (store.clone(), lease.owner);
     let call = async move {
         giving.release(&ReleaseRequest { owner: released, effect: Effect::None }).await
     };
-    let said = said_after_a_lost_reply(&proxy, &direct, first.key, is(State::Open), call).await;
-    assert_eq!(said.unwrap(), Release::Open);
+    let reply = reply_after_a_lost_ack(&proxy, &direct, first.key, is(State::Open), call).await;
+    assert_eq!(reply.unwrap(), Release::Open);
 
     let again = ClaimRequest { nonce: Nonce::random(), ..first.clone() };
     let (completing, owner) = (store.clone(), granted(&*store, &again).await.owner);
     let call = async move { completing.complete(&completion(owner, "done")).await };
-    let said =
-        said_after_a_lost_reply(&proxy, &direct, first.key, is(State::Completed), call).await;
-    assert_eq!(said.unwrap(), Completion::Recorded);
+    let reply =
+        reply_after_a_lost_ack(&proxy, &direct, first.key, is(State::Completed), call).await;
+    assert_eq!(reply.unwrap(), Completion::Recorded);
 
     let (forgetting, key) = (store.clone(), first.key);
     let call = async move { forgetting.forget(&key).await };
-    let said = said_after_a_lost_reply(&proxy, &direct, first.key, |now| now.is_none(), call).await;
-    assert_eq!(said.unwrap(), Forgetting::Forgotten);
+    let reply = reply_after_a_lost_ack(&proxy, &direct, first.key, |now| now.is_none(), call).await;
+    assert_eq!(reply.unwrap(), Forgetting::Forgotten);
 }
 
-/// A claim that was taken, whose reply was lost, and that others ended before it was heard of again.
-struct Ended {
+/// A claim that was stored, whose reply was lost, and that another request ended before the claim could read the key.
+struct EndedClaim {
     first: ClaimRequest,
-    /// What another was told of it.
-    told: Option<Claim>,
-    then: &'static [Then],
+    /// The reply that another claim gets.
+    other_reply: Option<Claim>,
+    ended_by: &'static [EndedBy],
 }
 
 #[derive(Clone, Copy)]
-enum Then {
+enum EndedBy {
     Erased,
     Forgotten,
     Resolved,
-    /// It expired, and another claimed the key.
+    /// It expired, and another owner claimed the key.
     ClaimedAnew,
 }
 
-impl Ended {
+impl EndedClaim {
     fn new(change: impl FnOnce(&mut Terms)) -> Self {
         let mut first = request(Duration::from_millis(100));
         change(&mut first.terms);
-        Self { first, told: None, then: &[] }
+        Self { first, other_reply: None, ended_by: &[] }
     }
 
-    /// Ends it, once it is there.
+    /// Ends the claim once it is stored.
     async fn end(&self, store: &NatsStore) {
         let key = &self.first.key;
-        until("it is taken", async || store.get(key).await.unwrap().is_some()).await;
-        if let Some(told) = &self.told {
+        until("the claim is stored", async || store.get(key).await.unwrap().is_some()).await;
+        if let Some(expected) = &self.other_reply {
             let other = self.other();
-            until("another is told", async || store.claim(&other).await.unwrap() == *told).await;
+            until("another claim gets the reply", async || {
+                store.claim(&other).await.unwrap() == *expected
+            })
+            .await;
         }
-        for then in self.then {
-            self.go_on(store, *then).await;
+        for step in self.ended_by {
+            self.end_by(store, *step).await;
         }
     }
 
-    async fn go_on(&self, store: &NatsStore, then: Then) {
+    async fn end_by(&self, store: &NatsStore, step: EndedBy) {
         let ClaimRequest { key, nonce, .. } = self.first;
-        match then {
-            Then::Erased => assert_eq!(store.erase(&key).await.unwrap(), Erasure::Erased),
-            Then::Forgotten => {
+        match step {
+            EndedBy::Erased => assert_eq!(store.erase(&key).await.unwrap(), Erasure::Erased),
+            EndedBy::Forgotten => {
                 assert_eq!(store.forget(&key).await.unwrap(), Forgetting::Forgotten);
             }
-            Then::Resolved => {
+            EndedBy::Resolved => {
                 let decision = Decision::Complete(Arc::new(Outcome::success("done")));
                 let seen_nonce = Some(nonce);
                 let resolved = ResolveRequest { key, seen_nonce, seen_token: 1, decision };
                 assert_eq!(store.resolve(&resolved).await.unwrap(), Resolution::Done);
             }
-            Then::ClaimedAnew => {
+            EndedBy::ClaimedAnew => {
                 until("it expires", async || store.get(&key).await.unwrap().is_none()).await;
                 assert_eq!(granted(store, &self.other()).await.owner.token, 1);
             }
@@ -192,64 +194,82 @@ impl Ended {
     }
 }
 
-/// Others saw it own the key: an answer made of what came after that would deny it.
+/// Other callers have seen that it owned the key: a reply made from the later record would contradict that.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_that_others_ended_before_its_reply_says_that_nobody_knows() {
+async fn a_claim_that_was_ended_before_its_reply_arrives_reports_an_unknown_result() {
     let server = own();
-    let proxy = Proxy::to(server.port()).await;
+    let proxy = ReplyProxy::start(server.port()).await;
     let direct = NatsStore::connect(&format!("{}/ids", server.url())).await.unwrap();
     let store = NatsStore::connect(&format!("{}/ids", proxy.url)).await.unwrap();
     let once = |terms: &mut Terms| terms.max_attempts = NonZeroU32::new(1);
     let hold = |terms: &mut Terms| terms.on_lost_owner = OnLostOwner::Hold;
     let brief = |terms: &mut Terms| terms.retention = Duration::from_millis(100).into();
     let dead = || Some(Claim::Dead);
-    let mut denied = Vec::new();
+    let mut wrong = Vec::new();
     for (name, ended) in [
-        ("erased", Ended { then: &[Then::Erased], ..Ended::new(|_| {}) }),
-        ("dead", Ended { told: dead(), ..Ended::new(once) }),
-        ("forgotten", Ended { told: dead(), then: &[Then::Forgotten], ..Ended::new(once) }),
-        ("unknown", Ended { told: Some(Claim::Unknown), ..Ended::new(hold) }),
-        ("resolved", Ended { told: dead(), then: &[Then::Resolved], ..Ended::new(once) }),
-        ("claimed anew", Ended { then: &[Then::ClaimedAnew], ..Ended::new(brief) }),
+        ("erased", EndedClaim { ended_by: &[EndedBy::Erased], ..EndedClaim::new(|_| {}) }),
+        ("dead", EndedClaim { other_reply: dead(), ..EndedClaim::new(once) }),
+        (
+            "forgotten",
+            EndedClaim {
+                other_reply: dead(),
+                ended_by: &[EndedBy::Forgotten],
+                ..EndedClaim::new(once)
+            },
+        ),
+        ("unknown", EndedClaim { other_reply: Some(Claim::Unknown), ..EndedClaim::new(hold) }),
+        (
+            "resolved",
+            EndedClaim {
+                other_reply: dead(),
+                ended_by: &[EndedBy::Resolved],
+                ..EndedClaim::new(once)
+            },
+        ),
+        (
+            "claimed anew",
+            EndedClaim { ended_by: &[EndedBy::ClaimedAnew], ..EndedClaim::new(brief) },
+        ),
     ] {
         let (claiming, first) = (store.clone(), ended.first.clone());
         let call = async move { claiming.claim(&first).await };
-        let said = said_without_a_reply(&proxy, async || ended.end(&direct).await, call).await;
-        if !is_unsettled(&said) {
-            denied.push((name, said));
+        let reply = reply_without_an_ack(&proxy, async || ended.end(&direct).await, call).await;
+        if !is_unknown_result(&reply) {
+            wrong.push((name, reply));
         }
     }
-    assert!(denied.is_empty(), "{denied:?}");
+    assert!(wrong.is_empty(), "{wrong:?}");
 }
 
-/// Others saw the key dead before its owner completed: an answer made of that would deny it.
+/// Other callers have seen that the key was dead before its owner completed: a reply made from the outcome would
+/// contradict that.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_that_put_an_end_to_a_key_unheard_says_that_nobody_knows() {
+async fn a_claim_that_made_a_key_dead_without_a_reply_reports_an_unknown_result() {
     let server = own();
-    let proxy = Proxy::to(server.port()).await;
+    let proxy = ReplyProxy::start(server.port()).await;
     let direct = NatsStore::connect(&format!("{}/ids", server.url())).await.unwrap();
     let store = NatsStore::connect(&format!("{}/ids", proxy.url)).await.unwrap();
     let mut first = request(Duration::from_millis(100));
     first.terms.max_attempts = NonZeroU32::new(1);
     let owner = granted(&direct, &first).await.owner;
     let last = ClaimRequest { nonce: Nonce::random(), ..first.clone() };
-    let said = store.claim(&last).await.unwrap();
-    assert!(matches!(said, Claim::Busy { .. }), "{said:?}");
+    let reply = store.claim(&last).await.unwrap();
+    assert!(matches!(reply, Claim::Busy { .. }), "{reply:?}");
     tokio::time::sleep(Duration::from_millis(200)).await;
-    proxy.swallow_replies_to_changes();
+    proxy.drop_replies_after_a_change();
     let call = tokio::spawn(async move { store.claim(&last).await });
     let state = async || direct.get(&owner.key).await.unwrap().unwrap().record.state;
-    until("it is dead", async || state().await == State::Dead).await;
-    let said = direct.complete(&completion(owner, "done")).await.unwrap();
-    assert_eq!(said, Completion::Recorded);
+    until("the key is dead", async || state().await == State::Dead).await;
+    let reply = direct.complete(&completion(owner, "done")).await.unwrap();
+    assert_eq!(reply, Completion::Recorded);
     proxy.cut();
-    let said = timeout(SOON, call).await.unwrap().unwrap();
-    assert!(is_unsettled(&said), "{said:?}");
+    let reply = timeout(SOON, call).await.unwrap().unwrap();
+    assert!(is_unknown_result(&reply), "{reply:?}");
 }
 
-/// Told that nobody knows, and not because no answer came in time.
-fn is_unsettled(said: &Result<Claim, Error>) -> bool {
-    matches!(said, Err(error) if error.kind() == ErrorKind::Unavailable && error.to_string().contains("changed since"))
+/// True for the error of an unknown result, and not for a timeout.
+fn is_unknown_result(reply: &Result<Claim, Error>) -> bool {
+    matches!(reply, Err(error) if error.kind() == ErrorKind::Unavailable && error.to_string().contains("changed since"))
 }
 
 #[tokio::test]
@@ -259,31 +279,31 @@ async fn a_deleted_key_is_absent_and_its_next_record_keeps_its_ttl() {
         .await;
     let store = NatsStore::connect(&format!("{}/{bucket}", shared())).await.unwrap();
     let mut first = request(LONG);
-    let place = stream_of(&first.key, &bucket, prefix);
+    let subject = stream_of(&first.key, &bucket, prefix);
     let owner = granted(&store, &first).await.owner;
     store.complete(&completion(owner, "done")).await.unwrap();
     assert_eq!(store.forget(&first.key).await.unwrap(), Forgetting::Forgotten);
-    assert!(headers(&shared(), &place).await.unwrap().contains("KV-Operation"));
+    assert!(headers(&shared(), &subject).await.unwrap().contains("KV-Operation"));
     assert_eq!(store.get(&first.key).await.unwrap(), None);
 
-    // Over the marker of a deletion, then over the marker of a TTL that ended.
+    // A claim replaces the tombstone of a deletion, then the tombstone of an ended TTL.
     first.nonce = Nonce::random();
     first.terms.lease = Duration::from_millis(10).into();
     first.terms.retention = Duration::from_millis(900).into();
     let lease = granted(&store, &first).await;
-    assert_eq!(lease.owner.token, 1, "a key that is gone begins anew");
-    assert!(headers(&shared(), &place).await.unwrap().contains("Nats-TTL: 1s"));
+    assert_eq!(lease.owner.token, 1, "a deleted key begins again");
+    assert!(headers(&shared(), &subject).await.unwrap().contains("Nats-TTL: 1s"));
     until("the server ends the TTL", async || {
-        headers(&shared(), &place).await.is_some_and(|it| it.contains("Nats-Marker-Reason"))
+        headers(&shared(), &subject).await.is_some_and(|it| it.contains("Nats-Marker-Reason"))
     })
     .await;
     first.nonce = Nonce::random();
     assert_eq!(granted(&store, &first).await.owner.token, 1);
-    assert!(headers(&shared(), &place).await.unwrap().contains("Nats-TTL"));
+    assert!(headers(&shared(), &subject).await.unwrap().contains("Nats-TTL"));
 }
 
 #[tokio::test]
-async fn what_must_not_expire_has_no_ttl() {
+async fn a_claim_in_hold_mode_has_no_ttl() {
     let bucket = unique("hold");
     let store = NatsStore::connect(&format!("{}/{bucket}", shared())).await.unwrap();
     let mut held = request(LONG);
@@ -294,7 +314,7 @@ async fn what_must_not_expire_has_no_ttl() {
 }
 
 #[tokio::test]
-async fn another_process_takes_over_only_what_it_has_seen_long_enough() {
+async fn another_process_takes_a_key_over_only_after_it_has_seen_the_claim_for_a_lease() {
     let builder = at(&shared(), "takeover");
     let (owner, other) =
         (builder.clone().connect().await.unwrap(), builder.connect().await.unwrap());
@@ -303,8 +323,8 @@ async fn another_process_takes_over_only_what_it_has_seen_long_enough() {
     granted(&owner, &first).await;
     tokio::time::sleep(lease * 2).await;
     let contender = ClaimRequest { nonce: Nonce::random(), ..first.clone() };
-    let said = other.claim(&contender).await.unwrap();
-    assert!(matches!(said, Claim::Busy { remaining } if remaining <= lease), "{said:?}");
+    let reply = other.claim(&contender).await.unwrap();
+    assert!(matches!(reply, Claim::Busy { remaining } if remaining <= lease), "{reply:?}");
     let seen = std::time::Instant::now();
     until("it takes over", async || {
         matches!(other.claim(&contender).await.unwrap(), Claim::Granted(lease) if lease.takeover)
@@ -314,54 +334,61 @@ async fn another_process_takes_over_only_what_it_has_seen_long_enough() {
 }
 
 #[tokio::test]
-async fn the_server_tells_of_writes_only_while_somebody_listens() {
-    let (bucket, first) = (unique("heeded"), request(LONG));
+async fn there_is_a_consumer_only_while_the_change_feed_has_subscribers() {
+    let (bucket, first) = (unique("consumer"), request(LONG));
     let store = NatsStore::connect(&format!("{}/{bucket}", shared())).await.unwrap();
     let consumers = async || {
         let api = format!("STREAM.INFO.KV_{bucket}");
-        ask(&shared(), &api, json!({})).await["state"]["consumer_count"].as_u64().unwrap()
+        api_request(&shared(), &api, json!({})).await["state"]["consumer_count"].as_u64().unwrap()
     };
     granted(&store, &first).await;
-    until("nobody listens", async || consumers().await == 0).await;
-    let listener = store.info().change_feed.unwrap().subscribe(&first.key);
-    until("it listens", async || consumers().await == 1).await;
-    drop(listener);
+    until("there is no consumer", async || consumers().await == 0).await;
+    let subscriber = store.info().change_feed.unwrap().subscribe(&first.key);
+    until("there is a consumer", async || consumers().await == 1).await;
+    drop(subscriber);
     let stopped = async {
         while consumers().await > 0 {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
-    timeout(SOON * 6, stopped).await.expect("it still listens");
+    timeout(SOON * 6, stopped).await.expect("the consumer is removed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn news_wake_who_listens_in_another_process() {
-    let builder = at(&shared(), "news");
+async fn a_subscriber_in_another_process_is_notified_after_the_change() {
+    let builder = at(&shared(), "feed");
     let (one, other) = (builder.clone().connect().await.unwrap(), builder.connect().await.unwrap());
     let first = request(LONG);
     let owner = granted(&one, &first).await.owner;
-    let mut listener = other.info().change_feed.unwrap().subscribe(&first.key);
-    // The claim itself may still be on its way.
-    while timeout(Duration::from_millis(300), listener.changed()).await.is_ok() {}
+    let mut subscriber = other.info().change_feed.unwrap().subscribe(&first.key);
+    // The notification of the claim itself may still arrive.
+    while timeout(Duration::from_millis(300), subscriber.changed()).await.is_ok() {}
     one.complete(&completion(owner, "done")).await.unwrap();
-    timeout(SOON, listener.changed()).await.expect("nobody was woken");
-    let said = other.claim(&ClaimRequest { nonce: Nonce::random(), ..first }).await.unwrap();
-    assert!(matches!(said, Claim::Replay(_)), "news came before what they tell: {said:?}");
+    timeout(SOON, subscriber.changed()).await.expect("the subscriber is notified");
+    let reply = other.claim(&ClaimRequest { nonce: Nonce::random(), ..first }).await.unwrap();
+    assert!(
+        matches!(reply, Claim::Replay(_)),
+        "the notification came before the change: {reply:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_a_lost_subscription_all_are_told() {
+async fn all_subscribers_are_notified_after_a_lost_subscription() {
     let mut server = own();
     let store = NatsStore::connect(&format!("{}/ids", server.url())).await.unwrap();
-    let mut listener = store.info().change_feed.unwrap().subscribe(&request(LONG).key);
-    timeout(SOON, listener.changed()).await.expect("the subscription is told of");
+    let mut subscriber = store.info().change_feed.unwrap().subscribe(&request(LONG).key);
+    timeout(SOON, subscriber.changed())
+        .await
+        .expect("the subscriber is notified of the subscription");
     server.kill().unwrap();
     server.restart().unwrap();
-    timeout(Duration::from_secs(30), listener.changed()).await.expect("nobody was told");
+    timeout(Duration::from_secs(30), subscriber.changed())
+        .await
+        .expect("the subscriber is notified");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_answered_survives_a_crash_under_load() {
+async fn acknowledged_outcomes_survive_a_crash_under_load() {
     let mut server = own();
     let store = NatsStore::connect(&format!("{}/ids", server.url())).await.unwrap();
     let mut callers = Vec::new();
@@ -389,40 +416,43 @@ async fn what_was_answered_survives_a_crash_under_load() {
     for caller in callers {
         all.extend(caller.await.unwrap());
     }
-    assert!(all.len() > 16, "hardly anything was done");
+    assert!(all.len() > 16, "too few operations were done");
     until("the store works again", async || store.claim(&request(LONG)).await.is_ok()).await;
     for done in all {
-        let said = store.claim(&ClaimRequest { nonce: Nonce::random(), ..done }).await.unwrap();
-        assert!(matches!(said, Claim::Replay(_)), "an answered completion is gone: {said:?}");
+        let reply = store.claim(&ClaimRequest { nonce: Nonce::random(), ..done }).await.unwrap();
+        assert!(matches!(reply, Claim::Replay(_)), "an answered completion is gone: {reply:?}");
     }
 }
 
-/// A reply that was long on its way says how a key stood, not how it stands when it arrives.
+/// A reply that arrives late shows the key as it was when it was read.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_late_reply_does_not_make_a_renewed_claim_expire() {
-    const LATE: Duration = Duration::from_millis(300);
     let server = own();
     let direct = NatsStore::connect(&format!("{}/ids", server.url())).await.unwrap();
     let slow = semel_faults::FaultProxy::start(server.port()).unwrap();
-    let far = NatsStore::connect(&format!("nats://127.0.0.1:{}/ids", slow.port())).await.unwrap();
+    let far = NatsStore::builder(&format!("nats://127.0.0.1:{}/ids", slow.port()));
+    let far = far.call_timeout(NatsStoreBuilder::MAX_CALL_TIMEOUT).connect().await.unwrap();
     let mut renewed_in_time = 0;
-    for _ in 0..10 {
-        let mut brief = request(Duration::from_millis(200));
-        brief.terms.retention = Duration::from_millis(300).into();
+    // All times grow, until this machine renews the claim in time.
+    for attempt in 0..12 {
+        let unit = Duration::from_millis(100) * (1 + attempt / 2);
+        let mut brief = request(unit * 2);
+        brief.terms.retention = (unit * 3).into();
         let owner = granted(&direct, &brief).await.owner;
-        slow.set(semel_faults::Fault::Slow(LATE));
-        // Read after 300 ms, heard after 600; it would have expired after 500.
-        let heard = tokio::spawn({
+        slow.set(semel_faults::Fault::Slow(unit * 3));
+        // The server reads the key after 3 units, and the reply arrives after 6. Without a renewal, the record would
+        // have expired after 5.
+        let reading = tokio::spawn({
             let far = far.clone();
             async move { far.get(&brief.key).await.unwrap() }
         });
-        tokio::time::sleep(LATE + LATE / 3).await;
+        tokio::time::sleep(unit * 4).await;
         let renewal = RenewRequest { owner, max_run: LONG };
         let renewal = direct.renew(&renewal).await.unwrap();
-        let heard = heard.await.unwrap();
+        let found = reading.await.unwrap();
         slow.set(semel_faults::Fault::None);
         if renewal == Renewal::Extended {
-            assert!(heard.is_some(), "a claim that was always live was said to be gone");
+            assert!(found.is_some(), "the claim was live all the time");
             renewed_in_time += 1;
         }
         if renewed_in_time == 3 {
@@ -433,7 +463,7 @@ async fn a_late_reply_does_not_make_a_renewed_claim_expire() {
 }
 
 #[tokio::test]
-async fn an_unreachable_server_is_said_in_time() {
+async fn a_call_to_an_unreachable_server_fails_in_time() {
     let mut server = own();
     let store = NatsStore::connect(&format!("{}/ids", server.url())).await.unwrap();
     server.kill().unwrap();
@@ -450,7 +480,7 @@ async fn one_process_leads_at_a_time() {
     let term = Duration::from_millis(500);
     assert!(one.lead(term).await.unwrap());
     assert!(!other.lead(term).await.unwrap());
-    assert!(one.lead(term).await.unwrap(), "one that asks again in time stays");
+    assert!(one.lead(term).await.unwrap(), "the leader renews its term");
     until("the other leads", async || other.lead(term).await.unwrap()).await;
     assert!(!one.lead(term).await.unwrap());
 }

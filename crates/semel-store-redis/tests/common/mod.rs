@@ -1,4 +1,4 @@
-//! What the tests of the store share.
+//! Helpers for tests of the store, and of layers over it.
 
 #![allow(dead_code, unused_imports, reason = "each test binary uses its part")]
 #![allow(clippy::unwrap_used, reason = "a test's helpers may fail it")]
@@ -10,21 +10,22 @@ use semel_store_redis::{RedisStore, RedisStoreBuilder};
 
 pub(crate) use semel_conformance::fixture::{LONG, completion, granted, request, until};
 
-/// A prefix nobody else has.
+/// A prefix that no other test uses.
 pub(crate) fn prefix(test: &str) -> String {
     format!("{test}-{:016x}", rand::random::<u64>())
 }
 
-/// The store at `url`, with keys of its own.
+/// The store at `url`, with a prefix that no other test uses.
 pub(crate) fn at(url: &str, test: &str) -> RedisStoreBuilder {
     RedisStore::builder(url).prefix(prefix(test))
 }
 
-/// A server that nobody else uses.
+/// A server that no other test uses.
 pub(crate) fn own() -> Running {
     Running::start(&REDIS).unwrap()
 }
 
+/// The server that tests share.
 pub(crate) fn shared() -> String {
     needed("SEMEL_TEST_REDIS_URL")
 }
@@ -34,7 +35,7 @@ pub(crate) async fn refusal(url: &str) -> String {
     error.to_string()
 }
 
-/// True when the store works again.
+/// True when the store can claim.
 pub(crate) async fn works(store: &RedisStore) -> bool {
     store.claim(&request(LONG)).await.is_ok()
 }

@@ -1,26 +1,22 @@
-//! Who may use a server: rights, passwords, certificates, hash secrets.
-
-#![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
-
-mod common;
+//! Access to a server: ACL rights, passwords, certificates and hash secrets.
 
 use semel_core::{Claim, ClaimRequest, Completion, ErrorKind, HashSecret, Nonce, Store};
 use semel_servers::{Certificates, REDIS, RedisCluster, Running};
 use semel_store_redis::RedisStore;
 
-use self::common::{
+use crate::common::{
     LONG, at, completion, granted, keeps_every_promise, own, prefix, refusal, request, shared,
     until, works,
 };
 
-/// What the guide says after these words.
-fn documented(begin: &str) -> &'static str {
-    let guide = include_str!("../../../docs/stores/redis.md");
-    guide.lines().find_map(|line| line.strip_prefix(begin)).unwrap()
+/// The rest of the line in the guide that begins with `prefix`.
+fn documented(prefix: &str) -> &'static str {
+    let guide = include_str!("../../../../docs/stores/redis.md");
+    guide.lines().find_map(|line| line.strip_prefix(prefix)).unwrap()
 }
 
-/// Makes the user that the guide describes, with more rights.
-fn let_in(server: &Running, more: &str) {
+/// Creates the user that the guide describes, with more rights.
+fn create_documented_user(server: &Running, more: &str) {
     let rights = documented("ACL SETUSER ").split_whitespace().chain(more.split_whitespace());
     server.ask(&["ACL", "SETUSER"].into_iter().chain(rights).collect::<Vec<_>>()).unwrap();
 }
@@ -28,7 +24,7 @@ fn let_in(server: &Running, more: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_documented_rights_are_enough() {
     let server = own();
-    let_in(&server, "");
+    create_documented_user(&server, "");
     let url = format!("redis://semel:PASSWORD@127.0.0.1:{}", server.port());
     let store = RedisStore::connect(&url).await.unwrap();
     keeps_every_promise(store).await;
@@ -41,11 +37,11 @@ async fn the_documented_rights_are_enough() {
     assert!(error.to_string().contains("ACL"), "{error}");
 }
 
-/// A server that is away may come back; a login that is refused does not mend itself.
+/// An unreachable server may come back; a refused login stays refused until an operator changes it.
 #[tokio::test(flavor = "multi_thread")]
-async fn only_a_server_that_does_not_answer_is_connected_to_later() {
+async fn connect_later_waits_for_an_unreachable_server_but_not_for_a_refused_login() {
     let mut server = own();
-    let_in(&server, "");
+    create_documented_user(&server, "");
     server.ask(&["ACL", "SETUSER", "default", "resetpass", ">secret"]).unwrap();
     let port = server.port();
     for (login, prefix, word) in [
@@ -65,13 +61,13 @@ async fn only_a_server_that_does_not_answer_is_connected_to_later() {
     let store = builder().connect_later(true).connect().await.unwrap();
     assert!(!works(&store).await);
     server.restart().unwrap();
-    until("it is connected", async || works(&store).await).await;
+    until("the store is connected", async || works(&store).await).await;
 }
 
 fn cluster_with_rights() -> (RedisCluster, String) {
     let nodes = RedisCluster::start(&REDIS, 3).unwrap();
     let (more, _) = documented("A cluster needs `").split_once('`').unwrap();
-    nodes.nodes.iter().for_each(|node| let_in(node, more));
+    nodes.nodes.iter().for_each(|node| create_documented_user(node, more));
     let url = format!("redis+cluster://semel:PASSWORD@{}", nodes.addresses());
     (nodes, url)
 }
@@ -82,13 +78,13 @@ async fn the_documented_rights_are_enough_for_a_cluster() {
     keeps_every_promise(RedisStore::connect(&url).await.unwrap()).await;
 }
 
-/// A connection that knows nothing of semel, nor of clusters.
+/// A plain connection to one server.
 async fn raw(server: &Running) -> redis::aio::MultiplexedConnection {
     let client = redis::Client::open(server.url()).unwrap();
     client.get_multiplexed_async_connection().await.unwrap()
 }
 
-/// Begins to move the slot of a key, and says from where to where.
+/// Begins to move the slot of a key. Returns its source and its destination.
 async fn move_slot<'n>(nodes: &'n RedisCluster, name: &[u8]) -> (&'n Running, &'n Running) {
     let mut slot = redis::cmd("CLUSTER");
     let slot = slot.arg("KEYSLOT").arg(name).query_async(&mut raw(&nodes.nodes[0]).await).await;
@@ -109,7 +105,7 @@ async fn migrate(name: &[u8], from: &Running, to: &Running) {
     assert_eq!(moved, "OK");
 }
 
-/// While its slot moves, a key is where it was, or there already, or on neither side yet.
+/// While its slot moves, a key may be at the source, at the destination, or not exist yet.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_whose_slot_moves_is_served_with_the_documented_rights() {
     let (nodes, url) = cluster_with_rights();
@@ -128,8 +124,8 @@ async fn a_key_whose_slot_moves_is_served_with_the_documented_rights() {
         let again = ClaimRequest { nonce: Nonce::random(), ..claim };
         assert!(matches!(store.claim(&again).await.unwrap(), Claim::Replay(_)));
     }
-    let asked = nodes.nodes.iter().map(|node| node.ask(&["INFO", "commandstats"]).unwrap());
-    assert!(asked.collect::<String>().contains("cmdstat_asking"), "nobody was sent elsewhere");
+    let commands = nodes.nodes.iter().map(|node| node.ask(&["INFO", "commandstats"]).unwrap());
+    assert!(commands.collect::<String>().contains("cmdstat_asking"), "no client was redirected");
 }
 
 #[tokio::test]
@@ -147,9 +143,9 @@ async fn processes_agree_on_the_hash_secret() {
     }
 }
 
-/// A server that was flushed is not open to whoever comes next.
+/// Otherwise a process with another secret could set it after the flush.
 #[tokio::test]
-async fn a_flushed_server_is_told_the_hash_secret_again() {
+async fn a_running_process_writes_the_hash_secret_again_after_a_flush() {
     let server = own();
     let connect = async |secret| {
         RedisStore::builder(server.url()).hash_secret(secret).connect().await.map(drop)
@@ -158,7 +154,7 @@ async fn a_flushed_server_is_told_the_hash_secret_again() {
     let builder = RedisStore::builder(server.url()).hash_secret(secret.clone());
     let _running = builder.connect().await.unwrap();
     server.ask(&["FLUSHALL"]).unwrap();
-    until("it is told", async || {
+    until("the secret is written", async || {
         server.ask(&["EXISTS", "semel:hash-secret-check"]).unwrap() == "1"
     })
     .await;
@@ -166,13 +162,13 @@ async fn a_flushed_server_is_told_the_hash_secret_again() {
     connect(secret).await.unwrap();
 }
 
-/// Nobody serves beside those who hash keys in another way.
+/// Otherwise the same operation would have different keys in two processes.
 #[tokio::test]
-async fn who_is_left_alone_with_its_hash_secret_refuses_to_serve() {
+async fn a_store_whose_hash_secret_differs_from_the_server_refuses_requests() {
     let server = own();
     let store = RedisStore::connect(server.url()).await.unwrap();
     server.ask(&["SET", "semel:hash-secret-check", "another"]).unwrap();
-    until("it refuses", async || {
+    until("the store refuses requests", async || {
         let refused = store.claim(&request(LONG)).await;
         refused.is_err_and(|error| error.to_string().contains("another secret"))
     })
@@ -180,11 +176,11 @@ async fn who_is_left_alone_with_its_hash_secret_refuses_to_serve() {
     let error = store.lead(LONG).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     server.ask(&["DEL", "semel:hash-secret-check"]).unwrap();
-    until("it serves again", async || works(&store).await).await;
+    until("the store works again", async || works(&store).await).await;
 }
 
 #[tokio::test]
-async fn a_server_is_known_by_its_certificate() {
+async fn a_server_with_an_untrusted_certificate_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let certificates = Certificates::make(folder.path()).unwrap();
     let server = Running::start(&REDIS.tls(&certificates)).unwrap();

@@ -1,8 +1,4 @@
-//! The Redis store keeps every promise, on real servers of every kind, plain and with a cache.
-
-#![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
-
-mod common;
+//! The store conformance suite, on Redis, Valkey and a Redis Cluster, and with a cache.
 
 use std::time::Duration;
 
@@ -11,10 +7,10 @@ use semel_core::{Cached, Store};
 use semel_servers::{REDIS, RedisCluster, needed};
 use semel_store_redis::RedisStore;
 
-use self::common::{at, follows_the_protocol, keeps_every_promise};
+use crate::common::{at, follows_the_protocol, keeps_every_promise};
 
-/// A store to be compared with the protocol, and what must outlive it.
-struct Compared<S, H = ()>(S, RealTime, H);
+/// A store under test, and the servers that must live as long as it.
+struct RedisSubject<S, H = ()>(S, RealTime, H);
 
 macro_rules! subject {
     ($name:ty, $open:expr) => {
@@ -53,7 +49,7 @@ async fn cluster() -> (RedisStore, RedisCluster) {
 mod plain {
     use super::*;
 
-    subject!(Compared<RedisStore>, (redis().await, ()));
+    subject!(RedisSubject<RedisStore>, (redis().await, ()));
 
     #[tokio::test(flavor = "multi_thread")]
     async fn every_promise_is_kept() {
@@ -62,16 +58,16 @@ mod plain {
 
     #[test]
     fn every_answer_follows_the_protocol() {
-        follows_the_protocol::<Compared<RedisStore>>(4);
+        follows_the_protocol::<RedisSubject<RedisStore>>(4);
     }
 }
 
 mod cached {
     use super::*;
 
-    type OnTest = Compared<Cached<RedisStore>>;
+    type CachedRedisSubject = RedisSubject<Cached<RedisStore>>;
 
-    subject!(OnTest, (Cached::new(redis().await, 1000), ()));
+    subject!(CachedRedisSubject, (Cached::new(redis().await, 1000), ()));
 
     #[tokio::test(flavor = "multi_thread")]
     async fn every_promise_is_kept() {
@@ -80,7 +76,7 @@ mod cached {
 
     #[test]
     fn every_answer_follows_the_protocol() {
-        follows_the_protocol::<OnTest>(2);
+        follows_the_protocol::<CachedRedisSubject>(2);
     }
 }
 
@@ -92,9 +88,9 @@ async fn every_promise_is_kept_on_valkey() {
 mod on_a_cluster {
     use super::*;
 
-    type OnTest = Compared<RedisStore, RedisCluster>;
+    type RedisClusterSubject = RedisSubject<RedisStore, RedisCluster>;
 
-    subject!(OnTest, cluster().await);
+    subject!(RedisClusterSubject, cluster().await);
 
     #[tokio::test(flavor = "multi_thread")]
     async fn every_promise_is_kept() {
@@ -104,6 +100,6 @@ mod on_a_cluster {
 
     #[test]
     fn every_answer_follows_the_protocol() {
-        follows_the_protocol::<OnTest>(1);
+        follows_the_protocol::<RedisClusterSubject>(1);
     }
 }

@@ -1,8 +1,6 @@
-//! The layer keeps what every door promises its callers, over Redis, plain and under a cache.
+//! The HTTP conformance suite with the layer over a Redis store, plain and with a cache.
 
-#![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
-
-#[path = "../../semel-http/tests/it/layered.rs"]
+#[path = "../../../semel-http/tests/it/layered.rs"]
 mod layered;
 
 use layered::Layered;
@@ -15,13 +13,13 @@ mod plain {
     semel_conformance::http_tests!(Layered::over(store().await, ()).await);
 }
 
-mod under_a_cache {
+mod cached {
     use super::*;
 
     semel_conformance::http_tests!(Layered::over(Cached::new(store().await, 1000), ()).await);
 }
 
-/// A store on the real server, with keys of its own.
+/// A store on the shared server, with a prefix that no other test uses.
 async fn store() -> RedisStore {
     let url = semel_servers::needed("SEMEL_TEST_REDIS_URL");
     let prefix = format!("kit-{:016x}", rand::random::<u64>());
