@@ -104,7 +104,12 @@ fn every_call_happens_once_and_its_caller_gets_its_reply() {
 
 #[test]
 fn the_planted_bug_of_a_worker_that_is_not_woken_is_found() {
-    assert_bug_found(ScheduleBug::WorkerNotWoken, TimeAdvances::WhenIdle, "deadlock", callers_and_two_workers);
+    assert_bug_found(
+        ScheduleBug::WorkerNotWoken,
+        TimeAdvances::WhenIdle,
+        "deadlock",
+        callers_and_two_workers,
+    );
 }
 
 /// Polls each call once, then moves it to a new task, as the engine does with calls to a store.
@@ -136,7 +141,12 @@ fn a_call_that_moves_to_another_task_gets_its_reply_there() {
 
 #[test]
 fn the_planted_bug_of_an_outdated_waker_is_found() {
-    assert_bug_found(ScheduleBug::WakerNotUpdated, TimeAdvances::WhenIdle, "deadlock", calls_that_move_to_another_task);
+    assert_bug_found(
+        ScheduleBug::WakerNotUpdated,
+        TimeAdvances::WhenIdle,
+        "deadlock",
+        calls_that_move_to_another_task,
+    );
 }
 
 #[test]
