@@ -23,8 +23,14 @@ pub(crate) struct Package {
     pub(crate) name: String,
     pub(crate) features: BTreeMap<String, Vec<String>>,
     pub(crate) targets: Vec<PackageTarget>,
+    dependencies: Vec<Dependency>,
     manifest_path: PathBuf,
     publish: Option<Vec<String>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Dependency {
+    name: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -113,6 +119,11 @@ impl Package {
         self.targets.iter().find(|target| published && target.is("lib"))
     }
 
+    /// True when the manifest names `dependency`, for any target and purpose.
+    pub(crate) fn depends_on(&self, dependency: &str) -> bool {
+        self.dependencies.iter().any(|own| own.name == dependency)
+    }
+
     pub(crate) fn folder(&self) -> &Path {
         self.manifest_path.parent().unwrap_or(&self.manifest_path)
     }
@@ -155,7 +166,7 @@ mod tests {
 
     fn package(publish: &str, kind: &str) -> Package {
         let json = format!(
-            r#"{{"id":"p","name":"p","features":{{}},"manifest_path":"/p/Cargo.toml","publish":{publish},
+            r#"{{"id":"p","name":"p","features":{{}},"dependencies":[],"manifest_path":"/p/Cargo.toml","publish":{publish},
                "targets":[{{"name":"p","kind":["{kind}"],"crate_types":["lib"]}}]}}"#
         );
         serde_json::from_str(&json).unwrap()

@@ -1,4 +1,4 @@
-//! Runs the concurrent parts of the core under thousands of schedules, see docs/adr/0010-schedules.md.
+//! Runs the concurrent parts of core and remote stores under thousands of schedules, see docs/adr/0010-schedules.md.
 
 use std::process::Command;
 use std::time::UNIX_EPOCH;
@@ -46,12 +46,9 @@ impl ScheduleOptions {
     }
 
     fn tests(&self, workspace: &Workspace) -> Result<Command> {
-        let mut tests = cargo(
-            workspace,
-            &["test", "--package", "semel-core", "--package", "semel-remote", "--lib", "--"],
-        );
-        tests.arg(self.name.as_deref().unwrap_or("::schedules::"));
-        // The other tests of the core need the real primitives.
+        let mut tests = cargo(workspace, "test");
+        tests.arg("--").arg(self.name.as_deref().unwrap_or("::schedules::"));
+        // The other unit tests of these packages need the real primitives.
         tests.args(["--skip", "::tests::"]);
         // Only the arguments decide on number and seed, not the environment: a test proves the same everywhere.
         for variable in ["SEMEL_SCHEDULES", "SEMEL_REPLAY", "SHUTTLE_RANDOM_SEED"] {
@@ -71,24 +68,19 @@ impl ScheduleOptions {
 
 /// Some code is compiled in this stage only, so clippy checks it here.
 fn clippy(workspace: &Workspace) -> Command {
-    let args = [
-        "clippy",
-        "--package",
-        "semel-core",
-        "--package",
-        "semel-remote",
-        "--lib",
-        "--profile",
-        "test",
-    ];
-    let mut clippy = cargo(workspace, &args);
-    clippy.args(["--", "-D", "warnings"]);
+    let mut clippy = cargo(workspace, "clippy");
+    clippy.args(["--profile", "test", "--", "-D", "warnings"]);
     clippy
 }
 
-/// With `--cfg shuttle` the core uses shuttle's locks, channels and clock, so it has a separate build.
-fn cargo(workspace: &Workspace, args: &[&str]) -> Command {
-    let mut cargo = workspace.low_priority_cargo(args);
+/// `cargo SUBCOMMAND` for the libraries that have schedule tests: those that depend on shuttle.
+///
+/// With `--cfg shuttle` they use shuttle's locks, channels and clock, so they have a separate build.
+fn cargo(workspace: &Workspace, subcommand: &str) -> Command {
+    let mut cargo = workspace.low_priority_cargo(&[subcommand, "--lib"]);
+    for package in workspace.packages().iter().filter(|package| package.depends_on("shuttle")) {
+        cargo.args(["--package", &package.name]);
+    }
     cargo
         .env("RUSTFLAGS", "--cfg shuttle")
         .env("CARGO_TARGET_DIR", workspace.scratch().join("schedules"))
