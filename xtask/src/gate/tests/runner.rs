@@ -65,7 +65,7 @@ fn run_one(gate: &GateRun, binary: &TestBinary) -> Result<usize> {
     command.envs(gate.variables()).env("RUST_TEST_THREADS", THREADS.to_string());
     let ended = output::run_into(&mut command, &log, BOUND);
     let text = String::from_utf8_lossy(&fs::read(&log).unwrap_or_default()).into_owned();
-    let result = ended.map_err(|error| with_open_tests(error, &text)).and_then(|()| passed(&text));
+    let result = ended.map_err(|error| with_names(error, &text)).and_then(|()| passed(&text));
     let took = seconds(started.elapsed());
     match &result {
         Ok(count) => println!("{took:>9}  passed  {count:>4} tests  {}", binary.name),
@@ -81,14 +81,18 @@ fn passed(output: &str) -> Result<usize> {
     count.ok_or_else(|| anyhow!("it ended before its tests did"))
 }
 
-/// Adds the tests that the harness called slow and that did not end.
-fn with_open_tests(error: Error, output: &str) -> Error {
-    let slow = output.lines().filter_map(|line| {
-        line.strip_prefix("test ")?.split_once(" has been running for over ").map(|(name, _)| name)
-    });
-    let ended = |name: &&str| !output.contains(&format!("test {name} ... "));
-    let open: Vec<_> = slow.filter(ended).collect();
-    if open.is_empty() { error } else { error.context(format!("did not end: {}", open.join(", "))) }
+/// Adds the names of the tests that failed or, when the binary was killed, of those that did not end.
+fn with_names(error: Error, output: &str) -> Error {
+    let lines = || output.lines().filter_map(|line| line.strip_prefix("test "));
+    let failed: Vec<_> = lines().filter_map(|line| line.strip_suffix(" ... FAILED")).collect();
+    let slow = lines().filter_map(|line| line.split_once(" has been running for over "));
+    let ended = |name: &str| lines().any(|line| line.starts_with(&format!("{name} ... ")));
+    let open: Vec<_> = slow.map(|(name, _)| name).filter(|name| !ended(name)).collect();
+    let named = |error: Error, what: &str, names: &[&str]| match names {
+        [] => error,
+        names => error.context(format!("{what}: {}", names.join(", "))),
+    };
+    named(named(error, "did not end", &open), "failed", &failed)
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -111,10 +115,17 @@ mod tests {
     }
 
     #[test]
+    fn tests_that_failed_are_named() {
+        let error =
+            format!("{:#}", with_names(anyhow!("101"), "test a ... ok\ntest b ... FAILED\n"));
+        assert_eq!(error, "failed: b: 101");
+    }
+
+    #[test]
     fn tests_that_hang_are_named() {
         let output = "test a has been running for over 60 seconds\n\
                       test b has been running for over 60 seconds\ntest a ... ok\n";
-        let error = format!("{:#}", with_open_tests(anyhow!("killed"), output));
+        let error = format!("{:#}", with_names(anyhow!("killed"), output));
         assert_eq!(error, "did not end: b: killed");
     }
 }
