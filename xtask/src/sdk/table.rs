@@ -51,7 +51,7 @@ impl CaseRow {
 
 fn line([client, destination, case, sent, calls, effects, got, verdict]: [&str; 8]) -> String {
     let mut line =
-        format!("{client:<7} {destination:<9} {case:<11} {sent:>4} {calls:>6} {effects:>8}");
+        format!("{client:<7} {destination:<11} {case:<11} {sent:>4} {calls:>6} {effects:>8}");
     let _ = writeln!(line, "  {got:<27} {verdict}");
     line
 }
