@@ -14,8 +14,7 @@ use crate::gate::output;
 use crate::gate::report::seconds;
 use crate::gate::tests::binary::TestBinary;
 
-/// How many tests run at a time in one binary. A test computes for about a third of its time, so two binaries
-/// with two tests each leave two cores with something to spare, see docs/adr/0006-gate.md.
+/// How many tests run at a time in one binary. Measured, see docs/adr/0006-gate.md.
 const THREADS: usize = 2;
 
 /// A binary that runs longer hangs: it is killed with its children, and its open tests are named.
