@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use semel::{KeyFile, KeyRing, Keys};
+use semel::{KeyFile, KeyRing, SealKeys};
 use semel_service::settings::{
     GatewayConfig, PrincipalSource,
     jwt::{self, JwtKeyKind, content, keys},
@@ -115,7 +115,7 @@ impl SealKeyFile {
     }
 }
 
-fn log_rotation(before: &Keys, now: &Keys) {
+fn log_rotation(before: &SealKeys, now: &SealKeys) {
     info!("seal keys were read again: sealing with key {}; {}", now.seals_with(), open(now));
     let removed: Vec<_> = before.ids().filter(|id| !now.ids().any(|it| it == *id)).collect();
     if !removed.is_empty() {
@@ -123,7 +123,7 @@ fn log_rotation(before: &Keys, now: &Keys) {
     }
 }
 
-fn open(keys: &Keys) -> String {
+fn open(keys: &SealKeys) -> String {
     format!("these open: {}", keys.ids().collect::<Vec<_>>().join(", "))
 }
 

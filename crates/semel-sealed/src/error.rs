@@ -1,51 +1,51 @@
-//! Why something does not open. None of these may be taken for a store that is down: work would run
-//! without protection where a policy allows that.
+//! The errors for data that does not open. None of them may look like a store that is down: a policy may run work
+//! without protection then.
 
 use semel_core::{Error, ErrorKind, KeyHash};
 
-use crate::{keys::Keys, seal::What};
+use crate::{seal::SealedPart, seal_keys::SealKeys};
 
-/// Sealed with a key that is not here.
-pub(crate) fn no_key(record: &KeyHash, what: What, id: &str, keys: &Keys) -> Error {
+/// The data is sealed with a key that is not in the ring.
+pub(crate) fn no_key(record: &KeyHash, part: SealedPart, id: &str, keys: &SealKeys) -> Error {
     let ids = keys.ids().collect::<Vec<_>>().join(", ");
     corrupt(format!(
-        "record {record}: its {what} is sealed with key {id}, which is not among the seal keys ({ids}); put \
+        "record {record}: its {part} is sealed with key {id}, which is not among the seal keys ({ids}); put \
          {id} back"
     ))
 }
 
-/// The tag is not the one these bytes should have.
-pub(crate) fn not_opened(record: &KeyHash, what: What, id: &str) -> Error {
+/// The authentication tag does not fit.
+pub(crate) fn not_opened(record: &KeyHash, part: SealedPart, id: &str) -> Error {
     corrupt(format!(
-        "record {record}: its {what} does not open with key {id}: it was changed, moved here from another \
+        "record {record}: its {part} does not open with key {id}: it was changed, moved here from another \
          record, or sealed with another key of that name; restore the record, or the key"
     ))
 }
 
-/// Neither sealed nor expected to be clear.
-pub(crate) fn not_sealed(record: &KeyHash, what: What) -> Error {
+/// The data is not sealed, and unsealed records are not accepted.
+pub(crate) fn not_sealed(record: &KeyHash, part: SealedPart) -> Error {
     corrupt(format!(
-        "record {record}: its {what} is not sealed; if it is from before sealing began, accept unsealed \
+        "record {record}: its {part} is not sealed; if it is from before sealing began, accept unsealed \
          records until they have expired"
     ))
 }
 
-/// Marked as sealed, but not made by this layer.
-pub(crate) fn damaged(record: &KeyHash, what: What) -> Error {
-    corrupt(format!("record {record}: its sealed {what} is damaged; restore the record"))
+/// The data is marked as sealed, but this layer did not make it.
+pub(crate) fn damaged(record: &KeyHash, part: SealedPart) -> Error {
+    corrupt(format!("record {record}: its sealed {part} is damaged; restore the record"))
 }
 
-/// Made by a newer layer.
-pub(crate) fn too_new(record: &KeyHash, what: What, version: u8) -> Error {
+/// The data was made by a newer version of this layer.
+pub(crate) fn too_new(record: &KeyHash, part: SealedPart, version: u8) -> Error {
     Error::new(
         ErrorKind::Unsupported,
         format!(
-            "record {record}: its {what} is sealed in format {version}, newer than this build reads; upgrade \
+            "record {record}: its {part} is sealed in format {version}, newer than this build reads; upgrade \
              this node first"
         ),
     )
 }
 
-fn corrupt(what: String) -> Error {
-    Error::new(ErrorKind::Corrupt, what)
+fn corrupt(message: String) -> Error {
+    Error::new(ErrorKind::Corrupt, message)
 }

@@ -1,10 +1,10 @@
-//! What can be said of a record without opening it.
+//! Tells how a record is sealed, without opening it.
 
 use semel_core::{Labels, Outcome, Record};
 
 use crate::{labels, outcome, seal};
 
-/// How what a record holds is sealed.
+/// How the labels and the outcome of a record are sealed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seals {
     /// Its labels.
@@ -13,20 +13,20 @@ pub struct Seals {
     pub outcome: Seal,
 }
 
-/// How one thing is sealed.
+/// How one part of a record is sealed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seal {
-    /// There is nothing.
+    /// The record does not have this part.
     Absent,
-    /// It is not sealed.
+    /// The part is not sealed.
     Clear,
-    /// It is sealed with the key of this name, as it says itself.
+    /// The part says that it is sealed with the key of this name.
     With(String),
-    /// It should be sealed, and is not what this layer writes.
+    /// The part is marked as sealed, but this layer did not write it.
     Damaged,
 }
 
-/// How this record, as its store has it, is sealed. Says nothing about whether it opens.
+/// How this record is sealed in its store. It does not check whether the record opens.
 #[must_use]
 pub fn seals_of(record: &Record) -> Seals {
     Seals {
@@ -45,7 +45,7 @@ impl Seals {
         ids
     }
 
-    /// True when either is like this.
+    /// True if the labels or the outcome are sealed like this.
     #[must_use]
     pub fn has(&self, seal: &Seal) -> bool {
         self.labels == *seal || self.outcome == *seal

@@ -1,19 +1,19 @@
-//! Labels inside labels: one sealed text where the caller's id would be.
+//! Seals labels: the sealed labels have one sealed text in place of the caller's id.
 
 use base64ct::{Base64Unpadded, Encoding};
 use semel_core::{KeyHash, Labels, Result};
 
 use crate::{
     error::damaged,
-    key::SealKey,
-    keys::Keys,
-    seal::{self, What},
+    seal::{self, SealedPart},
+    seal_key::SealKey,
+    seal_keys::SealKeys,
 };
 
-/// The namespace of labels that are sealed. No service is named so.
+/// The namespace of sealed labels. No service may use this name.
 pub(crate) const NAMESPACE: &str = "semel:sealed";
 
-/// Labels are text of at most 64 KiB, and base64 makes four bytes of three.
+/// The most bytes that are sealed: labels are text of at most 64 KiB, and base64 makes four bytes of three.
 const MAX_BYTES: usize = 48_000;
 
 pub(crate) fn seal(with: &SealKey, key: &KeyHash, labels: &Labels) -> Labels {
@@ -25,14 +25,14 @@ pub(crate) fn seal(with: &SealKey, key: &KeyHash, labels: &Labels) -> Labels {
         .zip(parts)
         .flat_map(|(length, part)| [&length[..], part.as_bytes()])
         .collect();
-    let sealed = seal::seal(with, What::Labels, key, &written);
+    let sealed = seal::seal(with, SealedPart::Labels, key, &written);
     Labels::new(NAMESPACE, "", "", &Base64Unpadded::encode_string(&sealed))
 }
 
-pub(crate) fn open(keys: &Keys, key: &KeyHash, labels: &Labels) -> Result<Labels> {
-    let damaged = || damaged(key, What::Labels);
+pub(crate) fn open(keys: &SealKeys, key: &KeyHash, labels: &Labels) -> Result<Labels> {
+    let damaged = || damaged(key, SealedPart::Labels);
     let sealed = bytes(labels).ok_or_else(damaged)?;
-    let plain = seal::open(keys, What::Labels, key, &sealed)?;
+    let plain = seal::open(keys, SealedPart::Labels, key, &sealed)?;
     let mut rest = &plain[..];
     let mut next = || {
         let (length, behind) = rest.split_first_chunk()?;
@@ -58,7 +58,7 @@ pub(crate) fn bytes(labels: &Labels) -> Option<Vec<u8>> {
     Base64Unpadded::decode_vec(labels.id()).ok()
 }
 
-/// Parts beyond what a scope accepts are cut, as labels do themselves.
+/// Cuts parts that are longer than a scope accepts, as labels do themselves.
 fn cut(parts: [&str; 4]) -> [&str; 4] {
     if parts.iter().map(|part| part.len()).sum::<usize>() <= MAX_BYTES {
         return parts;
@@ -72,12 +72,12 @@ mod tests {
 
     const KEY: KeyHash = KeyHash::from_bytes([1; 32]);
 
-    fn keys() -> Keys {
-        Keys::parse(&SealKey::random(&"k".repeat(64)).unwrap().line()).unwrap()
+    fn keys() -> SealKeys {
+        SealKeys::parse(&SealKey::random(&"k".repeat(64)).unwrap().line()).unwrap()
     }
 
     #[test]
-    fn labels_come_back_and_nothing_of_them_shows() {
+    fn labels_open_again_and_are_not_readable() {
         let keys = keys();
         for labels in [
             Labels::new("payments", "", "POST /orders", "ördre-42"),
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_labels_are_cut_and_still_open() {
+    fn overlong_labels_are_cut_and_still_open() {
         let keys = keys();
         let labels = Labels::new("ns", &"ö".repeat(30_000), "op", "id");
         let opened = open(&keys, &KEY, &seal(keys.first(), &KEY, &labels)).unwrap();

@@ -1,4 +1,5 @@
-//! An outcome inside an outcome. Outside stays whether it is a success: retention depends on it.
+//! Seals an outcome into the body of another outcome. Whether it is a success stays readable, because the retention
+//! depends on it.
 
 use std::sync::Arc;
 
@@ -7,23 +8,22 @@ use semel_core::{Body, Head, KeyHash, Outcome, Result, codec};
 
 use crate::{
     error::{damaged, not_opened},
-    key::SealKey,
-    keys::Keys,
-    seal::{self, What},
+    seal::{self, SealedPart},
+    seal_key::SealKey,
+    seal_keys::SealKeys,
 };
 
-/// The type of a failure that is sealed, whatever it says inside.
+/// The type of every sealed failure.
 const FAILURE: &str = "sealed";
 
-/// The most by which an outcome grows: what sealing adds, how lengths are written inside, and the
-/// wrapping outside.
+/// The most by which sealing makes an outcome larger: the seal itself, the lengths inside, and the wrapping outcome.
 pub(crate) const OVERHEAD: usize = seal::OVERHEAD + 512;
 
 pub(crate) fn seal(with: &SealKey, key: &KeyHash, outcome: &Outcome) -> Arc<Outcome> {
-    // Compressed before it is sealed: afterwards it is noise.
+    // Compressed before it is sealed: sealed bytes do not compress.
     let packed = codec::pack(outcome);
     let parts = [&[u8::from(packed.compressed)][..], &packed.bytes];
-    let bytes = seal::seal(with, What::Outcome, key, &parts);
+    let bytes = seal::seal(with, SealedPart::Outcome, key, &parts);
     let wrapped = match outcome.is_success() {
         true => Outcome::success(Bytes::new()),
         false => Outcome::failure(FAILURE, ""),
@@ -32,19 +32,19 @@ pub(crate) fn seal(with: &SealKey, key: &KeyHash, outcome: &Outcome) -> Arc<Outc
     Arc::new(wrapped.with_head(head).with_body(Body::Kept(bytes.into())))
 }
 
-pub(crate) fn open(keys: &Keys, key: &KeyHash, wrapped: &Outcome) -> Result<Arc<Outcome>> {
-    let what = What::Outcome;
-    let sealed = bytes(wrapped).ok_or_else(|| damaged(key, what))?;
-    let plain = Bytes::from(seal::open(keys, what, key, sealed)?);
+pub(crate) fn open(keys: &SealKeys, key: &KeyHash, wrapped: &Outcome) -> Result<Arc<Outcome>> {
+    let part = SealedPart::Outcome;
+    let sealed = bytes(wrapped).ok_or_else(|| damaged(key, part))?;
+    let plain = Bytes::from(seal::open(keys, part, key, sealed)?);
     let compressed = match plain.first() {
         Some(0) => false,
         Some(1) => true,
-        Some(_) | None => return Err(damaged(key, what)),
+        Some(_) | None => return Err(damaged(key, part)),
     };
-    let outcome = codec::unpack(plain.slice(1..), compressed).map_err(|_| damaged(key, what))?;
+    let outcome = codec::unpack(plain.slice(1..), compressed).map_err(|_| damaged(key, part))?;
     if outcome.is_success() != wrapped.is_success() {
         let id = seal::id_of(sealed).unwrap_or_default();
-        return Err(not_opened(key, what, id));
+        return Err(not_opened(key, part, id));
     }
     Ok(outcome)
 }
@@ -65,8 +65,8 @@ mod tests {
 
     const KEY: KeyHash = KeyHash::from_bytes([1; 32]);
 
-    fn keys() -> Keys {
-        Keys::parse(&SealKey::random(&"k".repeat(64)).unwrap().line()).unwrap()
+    fn keys() -> SealKeys {
+        SealKeys::parse(&SealKey::random(&"k".repeat(64)).unwrap().line()).unwrap()
     }
 
     fn head() -> Head {
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn every_outcome_comes_back_and_nothing_of_it_shows() {
+    fn every_outcome_opens_again_and_is_not_readable() {
         let keys = keys();
         for outcome in all() {
             let sealed = seal(keys.first(), &KEY, &outcome);
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_compressed_first() {
+    fn an_outcome_is_compressed_before_it_is_sealed() {
         let keys = keys();
         let large = Outcome::success("canary ".repeat(10_000));
         assert!(seal(keys.first(), &KEY, &large).size() < 2_000);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_is_gone_is_damage() {
+    fn a_sealed_outcome_without_its_body_is_an_error() {
         let keys = keys();
         let sealed = seal(keys.first(), &KEY, &Outcome::success("a"));
         let gone = Arc::unwrap_or_clone(sealed).with_body(Body::Omitted { length: 9 });

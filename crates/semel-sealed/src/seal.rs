@@ -1,4 +1,4 @@
-//! Sealed bytes: what they look like, and how they open.
+//! The format of sealed bytes: sealing and opening.
 //!
 //! | bytes | |
 //! |---|---|
@@ -7,8 +7,8 @@
 //! | 24 | nonce, random |
 //! | the rest | XChaCha20-Poly1305: text and tag |
 //!
-//! Whose record it is, what it is and the name of the key are authenticated with it, so that bytes from
-//! elsewhere do not open here.
+//! The tag also authenticates the record's key, the sealed part and the name of the seal key, so that bytes of
+//! another record or part do not open here.
 
 use std::fmt;
 
@@ -17,8 +17,8 @@ use semel_core::{KeyHash, Result};
 
 use crate::{
     error::{damaged, no_key, not_opened, too_new},
-    key::{SealKey, is_id},
-    keys::Keys,
+    seal_key::{SealKey, is_id},
+    seal_keys::SealKeys,
 };
 
 const VERSION: u8 = 1;
@@ -26,17 +26,17 @@ const NONCE_BYTES: usize = 24;
 const TAG_BYTES: usize = 16;
 const DOMAIN: &[u8] = b"semel sealed v1";
 
-/// The most that sealing adds.
+/// The most bytes that sealing adds.
 pub(crate) const OVERHEAD: usize = 2 + SealKey::MAX_ID_BYTES + NONCE_BYTES + TAG_BYTES;
 
-/// What is sealed.
+/// The part of a record that is sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum SealedPart {
     Outcome,
     Labels,
 }
 
-impl What {
+impl SealedPart {
     const fn code(self) -> u8 {
         match self {
             Self::Outcome => 1,
@@ -45,7 +45,7 @@ impl What {
     }
 }
 
-impl fmt::Display for What {
+impl fmt::Display for SealedPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Outcome => "outcome",
@@ -54,8 +54,8 @@ impl fmt::Display for What {
     }
 }
 
-/// Seals the parts, one behind the other, for the record of `key`.
-pub(crate) fn seal(with: &SealKey, what: What, key: &KeyHash, parts: &[&[u8]]) -> Vec<u8> {
+/// Seals the concatenated parts for the record of `key`.
+pub(crate) fn seal(with: &SealKey, part: SealedPart, key: &KeyHash, parts: &[&[u8]]) -> Vec<u8> {
     let nonce: [u8; NONCE_BYTES] = rand::random();
     let length: usize = parts.iter().map(|part| part.len()).sum();
     let mut out = Vec::with_capacity(OVERHEAD + length);
@@ -65,37 +65,42 @@ pub(crate) fn seal(with: &SealKey, what: What, key: &KeyHash, parts: &[&[u8]]) -
     out.extend_from_slice(&nonce);
     let head = out.len();
     parts.iter().for_each(|part| out.extend_from_slice(part));
-    let bound = bound(what, key, with.id());
+    let bound = bound(part, key, with.id());
     let text = out[head..].as_mut();
     let tag = with.cipher().encrypt_inout_detached(&nonce.into(), &bound, text.into());
-    // It fails beyond 256 GiB only, and no store takes an outcome of a thousandth of that.
+    // It fails only for more than 256 GiB, and no store accepts an outcome of a thousandth of that.
     let tag = tag.expect("an outcome is far below the cipher's limit");
     out.extend_from_slice(&tag);
     out
 }
 
-/// Opens what [`seal`] made for the record of `key`.
-pub(crate) fn open(keys: &Keys, what: What, key: &KeyHash, sealed: &[u8]) -> Result<Vec<u8>> {
-    let Parts { version, id, nonce, text, tag } =
-        Parts::of(sealed).ok_or_else(|| damaged(key, what))?;
+/// Opens bytes that [`seal`] made for the record of `key`.
+pub(crate) fn open(
+    keys: &SealKeys,
+    part: SealedPart,
+    key: &KeyHash,
+    sealed: &[u8],
+) -> Result<Vec<u8>> {
+    let SealedBytes { version, id, nonce, text, tag } =
+        SealedBytes::of(sealed).ok_or_else(|| damaged(key, part))?;
     if version > VERSION {
-        return Err(too_new(key, what, version));
+        return Err(too_new(key, part, version));
     }
-    let with = keys.get(id).ok_or_else(|| no_key(key, what, id, keys))?;
+    let with = keys.get(id).ok_or_else(|| no_key(key, part, id, keys))?;
     let mut plain = text.to_vec();
-    let bound = bound(what, key, id);
+    let bound = bound(part, key, id);
     let opened =
         with.cipher().decrypt_inout_detached(nonce, &bound, plain.as_mut_slice().into(), tag);
-    opened.map_err(|_| not_opened(key, what, id))?;
+    opened.map_err(|_| not_opened(key, part, id))?;
     Ok(plain)
 }
 
-/// The name of the key that sealed these bytes, as they say themselves.
+/// The name of the key that these bytes say they are sealed with.
 pub(crate) fn id_of(sealed: &[u8]) -> Option<&str> {
-    Parts::of(sealed).map(|parts| parts.id)
+    SealedBytes::of(sealed).map(|parts| parts.id)
 }
 
-struct Parts<'a> {
+struct SealedBytes<'a> {
     version: u8,
     id: &'a str,
     nonce: &'a XNonce,
@@ -103,7 +108,7 @@ struct Parts<'a> {
     tag: &'a Tag,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> SealedBytes<'a> {
     fn of(sealed: &'a [u8]) -> Option<Self> {
         let (&[version, length], rest) = sealed.split_first_chunk()?;
         let (id, rest) = rest.split_at_checked(usize::from(length))?;
@@ -114,9 +119,9 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// What the tag answers for besides the text. Everything before the name has a fixed length.
-fn bound(what: What, key: &KeyHash, id: &str) -> Vec<u8> {
-    [DOMAIN, &[VERSION, what.code()], key.as_bytes(), id.as_bytes()].concat()
+/// The associated data that the tag authenticates besides the text. All parts before the name have a fixed length.
+fn bound(part: SealedPart, key: &KeyHash, id: &str) -> Vec<u8> {
+    [DOMAIN, &[VERSION, part.code()], key.as_bytes(), id.as_bytes()].concat()
 }
 
 #[cfg(test)]
@@ -125,9 +130,9 @@ mod tests {
 
     use super::*;
 
-    fn keys(ids: &[&str]) -> Keys {
+    fn keys(ids: &[&str]) -> SealKeys {
         let lines = ids.iter().map(|id| SealKey::random(id).unwrap().line().to_string());
-        Keys::parse(&lines.collect::<Vec<_>>().join("\n")).unwrap()
+        SealKeys::parse(&lines.collect::<Vec<_>>().join("\n")).unwrap()
     }
 
     fn record(byte: u8) -> KeyHash {
@@ -135,46 +140,52 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sealed_opens_there_and_nowhere_else() {
+    fn sealed_bytes_open_only_for_their_record_and_part() {
         let keys = keys(&["a", "b"]);
-        let sealed = seal(keys.first(), What::Outcome, &record(1), &[b"can", b"ary"]);
+        let sealed = seal(keys.first(), SealedPart::Outcome, &record(1), &[b"can", b"ary"]);
         assert_eq!(id_of(&sealed), Some("a"));
-        assert_eq!(open(&keys, What::Outcome, &record(1), &sealed).unwrap(), b"canary");
+        assert_eq!(open(&keys, SealedPart::Outcome, &record(1), &sealed).unwrap(), b"canary");
         assert!(!sealed.windows(6).any(|it| it == b"canary"));
-        for (what, key) in [(What::Labels, record(1)), (What::Outcome, record(2))] {
-            let error = open(&keys, what, &key, &sealed).unwrap_err();
+        for (part, key) in [(SealedPart::Labels, record(1)), (SealedPart::Outcome, record(2))] {
+            let error = open(&keys, part, &key, &sealed).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Corrupt);
             assert!(error.to_string().contains("moved here from another record"), "{error}");
         }
     }
 
     #[test]
-    fn the_same_text_is_never_sealed_alike() {
+    fn the_same_text_is_never_sealed_to_the_same_bytes() {
         let keys = keys(&["a"]);
-        let sealed = || seal(keys.first(), What::Outcome, &record(1), &[b"text"]);
+        let sealed = || seal(keys.first(), SealedPart::Outcome, &record(1), &[b"text"]);
         assert_ne!(sealed(), sealed());
     }
 
     #[test]
-    fn no_byte_can_be_changed_and_none_left_out() {
+    fn changed_or_cut_bytes_do_not_open() {
         let keys = keys(&["a"]);
-        let sealed = seal(keys.first(), What::Outcome, &record(1), &[b"text"]);
+        let sealed = seal(keys.first(), SealedPart::Outcome, &record(1), &[b"text"]);
         for at in 0..sealed.len() {
             for bit in 0..8 {
                 let mut changed = sealed.clone();
                 changed[at] ^= 1 << bit;
-                assert!(open(&keys, What::Outcome, &record(1), &changed).is_err(), "{at}, {bit}");
+                assert!(
+                    open(&keys, SealedPart::Outcome, &record(1), &changed).is_err(),
+                    "{at}, {bit}"
+                );
             }
-            assert!(open(&keys, What::Outcome, &record(1), &sealed[..at]).is_err(), "{at}");
-            assert!(open(&keys, What::Outcome, &record(1), &sealed[at + 1..]).is_err(), "{at}");
+            assert!(open(&keys, SealedPart::Outcome, &record(1), &sealed[..at]).is_err(), "{at}");
+            assert!(
+                open(&keys, SealedPart::Outcome, &record(1), &sealed[at + 1..]).is_err(),
+                "{at}"
+            );
         }
     }
 
     #[test]
-    fn a_missing_key_is_named_and_so_are_those_that_are_there() {
+    fn the_error_for_a_missing_key_names_it_and_the_present_keys() {
         let (old, new) = (keys(&["old"]), keys(&["new", "newer"]));
-        let sealed = seal(old.first(), What::Labels, &record(1), &[b"text"]);
-        let error = open(&new, What::Labels, &record(1), &sealed).unwrap_err();
+        let sealed = seal(old.first(), SealedPart::Labels, &record(1), &[b"text"]);
+        let error = open(&new, SealedPart::Labels, &record(1), &sealed).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt);
         let told = error.to_string();
         assert!(told.contains("sealed with key old") && told.contains("(new, newer)"), "{told}");
@@ -183,34 +194,34 @@ mod tests {
 
     #[test]
     fn another_key_of_the_same_name_does_not_open() {
-        let sealed = seal(keys(&["a"]).first(), What::Outcome, &record(1), &[b"text"]);
-        let error = open(&keys(&["a"]), What::Outcome, &record(1), &sealed).unwrap_err();
+        let sealed = seal(keys(&["a"]).first(), SealedPart::Outcome, &record(1), &[b"text"]);
+        let error = open(&keys(&["a"]), SealedPart::Outcome, &record(1), &sealed).unwrap_err();
         assert!(error.to_string().contains("another key of that name"), "{error}");
     }
 
     #[test]
-    fn a_newer_format_is_told_from_a_damaged_one() {
+    fn a_newer_format_and_a_damaged_one_are_different_errors() {
         let keys = keys(&["a"]);
-        let mut sealed = seal(keys.first(), What::Outcome, &record(1), &[b"text"]);
+        let mut sealed = seal(keys.first(), SealedPart::Outcome, &record(1), &[b"text"]);
         sealed[0] = 2;
-        let error = open(&keys, What::Outcome, &record(1), &sealed).unwrap_err();
+        let error = open(&keys, SealedPart::Outcome, &record(1), &sealed).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         sealed[0] = 0;
-        let error = open(&keys, What::Outcome, &record(1), &sealed).unwrap_err();
+        let error = open(&keys, SealedPart::Outcome, &record(1), &sealed).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt);
     }
 
-    /// Made by another implementation from the table above: nobody changes the format unnoticed.
+    /// Bytes of an independent implementation of the table above, so that a change of the format is noticed.
     #[test]
     fn bytes_of_the_first_format_open() {
         let text = "k = AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
-        let keys = Keys::parse(text).unwrap();
+        let keys = SealKeys::parse(text).unwrap();
         let nonce: Vec<u8> = (0x40..0x58).collect();
         let text_and_tag = [
             0xbf, 0x5c, 0x75, 0x04, 0x3e, 0x08, 0x80, 0x95, 0x9d, 0x17, 0x70, 0x1f, 0xbe, 0xf2,
             0x73, 0x88, 0x7d, 0x8a, 0x2c, 0xbc,
         ];
         let sealed = [&[1, 1, b'k'][..], &nonce, &text_and_tag].concat();
-        assert_eq!(open(&keys, What::Outcome, &record(7), &sealed).unwrap(), b"kept");
+        assert_eq!(open(&keys, SealedPart::Outcome, &record(7), &sealed).unwrap(), b"kept");
     }
 }

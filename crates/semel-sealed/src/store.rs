@@ -1,4 +1,4 @@
-//! The layer itself: seals on the way in, opens on the way out. It decides nothing.
+//! The sealing layer: seals requests to a store and opens its replies. It makes no decisions of its own.
 
 #![deny(clippy::missing_trait_methods)]
 
@@ -12,42 +12,42 @@ use semel_core::{
     Sighting, Stats, Store, StoreInfo,
 };
 
-use crate::{error::not_sealed, labels, outcome, ring::KeyRing, seal::What};
+use crate::{error::not_sealed, key_ring::KeyRing, labels, outcome, seal::SealedPart};
 
-/// A store that sees outcomes and labels sealed only.
+/// A layer that seals outcomes and labels before its store gets them.
 ///
-/// What does not open (the key is missing or another one, the bytes were changed or are another
-/// record's) is [`ErrorKind::Corrupt`](semel_core::ErrorKind::Corrupt) for whoever asked: nothing runs,
-/// whatever the policy says about a store that is down, and the record stays as it is.
+/// If a record does not open (the key is missing or a different one, the bytes were changed or belong to another
+/// record), the caller gets [`ErrorKind::Corrupt`](semel_core::ErrorKind::Corrupt): nothing runs, even if the policy
+/// allows to run while a store is down, and the record stays as it is.
 ///
-/// A cache goes around it: [`Cached`](semel_core::Cached) then holds what is open, in memory only.
+/// Put a cache around this layer: [`Cached`](semel_core::Cached) then holds opened outcomes, in memory only.
 #[derive(Clone, Debug)]
 pub struct Sealed<S> {
     store: S,
     ring: KeyRing,
-    unsealed: Unsealed,
+    unsealed: OnUnsealed,
 }
 
-/// What becomes of records that are not sealed.
+/// What to do with records that are not sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unsealed {
+enum OnUnsealed {
     Refuse,
     Accept,
 }
 
-/// Records looked through at once when only those of a namespace are wanted.
-const PAGE: usize = 500;
-/// Of so many that are asked for in any case, one opens unless the keys are wrong.
-const FEW: usize = 64;
+/// The page size for a list that is filtered by namespace.
+const NAMESPACE_PAGE: usize = 500;
+/// The smallest page: at least one of this many records opens, unless the keys are wrong.
+const MIN_PAGE: usize = 64;
 
-/// Records that do not open.
+/// The records that did not open: the first error, and their number.
 #[derive(Default)]
-struct Shut {
+struct UnopenedRecords {
     first: Option<Error>,
     count: usize,
 }
 
-impl Shut {
+impl UnopenedRecords {
     fn add(&mut self, error: Error) {
         self.first.get_or_insert(error);
         self.count += 1;
@@ -55,20 +55,20 @@ impl Shut {
 }
 
 impl<S: Store> Sealed<S> {
-    /// Seals what goes into `store` with the keys of `ring`.
+    /// Seals data for `store` with the keys of `ring`.
     pub const fn new(store: S, ring: KeyRing) -> Self {
-        Self { store, ring, unsealed: Unsealed::Refuse }
+        Self { store, ring, unsealed: OnUnsealed::Refuse }
     }
 
-    /// Reads records that are not sealed, too: those from before there was this layer. Off by default,
-    /// because whoever can write to the store could then put any outcome there.
+    /// Also reads records that are not sealed: those from before this layer was used. Off by default, because an
+    /// attacker that can write to the store could then store any outcome.
     #[must_use]
     pub fn accept_unsealed(self, accept: bool) -> Self {
-        let unsealed = if accept { Unsealed::Accept } else { Unsealed::Refuse };
+        let unsealed = if accept { OnUnsealed::Accept } else { OnUnsealed::Refuse };
         Self { unsealed, ..self }
     }
 
-    /// The keys it seals and opens with.
+    /// The key ring that it seals and opens with.
     #[must_use]
     pub const fn ring(&self) -> &KeyRing {
         &self.ring
@@ -78,7 +78,7 @@ impl<S: Store> Sealed<S> {
     ///
     /// # Errors
     ///
-    /// When something in it does not open.
+    /// If a part of it does not open.
     pub fn open(&self, mut record: Record) -> Result<Record> {
         let key = record.key;
         record.labels = record.labels.map(|it| self.open_labels(&key, it)).transpose()?;
@@ -86,10 +86,10 @@ impl<S: Store> Sealed<S> {
         Ok(record)
     }
 
-    /// One that does not open must not hide the others.
-    fn open_each(&self, records: Vec<Record>, shut: &mut Shut) -> Vec<Record> {
+    /// Opens each record. A record that does not open must not hide the others.
+    fn open_each(&self, records: Vec<Record>, unopened: &mut UnopenedRecords) -> Vec<Record> {
         let opened = records.into_iter().map(|record| self.open(record));
-        opened.filter_map(|opened| opened.map_err(|error| shut.add(error)).ok()).collect()
+        opened.filter_map(|opened| opened.map_err(|error| unopened.add(error)).ok()).collect()
     }
 
     fn seal_outcome(&self, key: &KeyHash, outcome: &Outcome) -> Arc<Outcome> {
@@ -99,16 +99,16 @@ impl<S: Store> Sealed<S> {
     fn open_outcome(&self, key: &KeyHash, outcome: Arc<Outcome>) -> Result<Arc<Outcome>> {
         match (outcome.is_sealed(), self.unsealed) {
             (true, _) => outcome::open(&self.ring.keys(), key, &outcome),
-            (false, Unsealed::Accept) => Ok(outcome),
-            (false, Unsealed::Refuse) => Err(not_sealed(key, What::Outcome)),
+            (false, OnUnsealed::Accept) => Ok(outcome),
+            (false, OnUnsealed::Refuse) => Err(not_sealed(key, SealedPart::Outcome)),
         }
     }
 
     fn open_labels(&self, key: &KeyHash, labels: Labels) -> Result<Labels> {
         match (labels::are_sealed(&labels), self.unsealed) {
             (true, _) => labels::open(&self.ring.keys(), key, &labels),
-            (false, Unsealed::Accept) => Ok(labels),
-            (false, Unsealed::Refuse) => Err(not_sealed(key, What::Labels)),
+            (false, OnUnsealed::Accept) => Ok(labels),
+            (false, OnUnsealed::Refuse) => Err(not_sealed(key, SealedPart::Labels)),
         }
     }
 
@@ -192,11 +192,11 @@ impl<S: Store> Store for Sealed<S> {
     async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<Claim>> {
         let sealed: Vec<_> =
             requests.iter().map(|it| self.claim_request(it).into_owned()).collect();
-        let answers = self.store.claim_many(&sealed).await;
-        let open = |(request, answer): (&ClaimRequest, Result<Claim>)| {
-            answer.and_then(|claim| self.claimed(&request.key, claim))
+        let replies = self.store.claim_many(&sealed).await;
+        let open = |(request, reply): (&ClaimRequest, Result<Claim>)| {
+            reply.and_then(|claim| self.claimed(&request.key, claim))
         };
-        requests.iter().zip(answers).map(open).collect()
+        requests.iter().zip(replies).map(open).collect()
     }
 
     async fn complete(&self, request: &CompleteRequest) -> Result<Completion> {
@@ -206,11 +206,11 @@ impl<S: Store> Store for Sealed<S> {
 
     async fn complete_many(&self, requests: &[CompleteRequest]) -> Vec<Result<Completion>> {
         let sealed: Vec<_> = requests.iter().map(|it| self.complete_request(it)).collect();
-        let answers = self.store.complete_many(&sealed).await;
-        let open = |(request, answer): (&CompleteRequest, Result<Completion>)| {
-            answer.and_then(|completion| self.completed(&request.owner.key, completion))
+        let replies = self.store.complete_many(&sealed).await;
+        let open = |(request, reply): (&CompleteRequest, Result<Completion>)| {
+            reply.and_then(|completion| self.completed(&request.owner.key, completion))
         };
-        requests.iter().zip(answers).map(open).collect()
+        requests.iter().zip(replies).map(open).collect()
     }
 
     async fn renew(&self, request: &RenewRequest) -> Result<Renewal> {
@@ -226,11 +226,11 @@ impl<S: Store> Store for Sealed<S> {
     }
 
     async fn release_many(&self, requests: &[ReleaseRequest]) -> Vec<Result<Release>> {
-        let answers = self.store.release_many(requests).await;
-        let open = |(request, answer): (&ReleaseRequest, Result<Release>)| {
-            answer.and_then(|release| self.released(&request.owner.key, release))
+        let replies = self.store.release_many(requests).await;
+        let open = |(request, reply): (&ReleaseRequest, Result<Release>)| {
+            reply.and_then(|release| self.released(&request.owner.key, release))
         };
-        requests.iter().zip(answers).map(open).collect()
+        requests.iter().zip(replies).map(open).collect()
     }
 
     async fn abandon(&self, request: &AbandonRequest) -> Result<Abandonment> {
@@ -238,7 +238,7 @@ impl<S: Store> Store for Sealed<S> {
             Abandonment::Superseded(current) => {
                 Abandonment::Superseded(self.current(&request.owner.key, current)?)
             }
-            answer @ (Abandonment::Lapsing | Abandonment::Unknown | Abandonment::Missing) => answer,
+            reply @ (Abandonment::Lapsing | Abandonment::Unknown | Abandonment::Missing) => reply,
         })
     }
 
@@ -247,7 +247,7 @@ impl<S: Store> Store for Sealed<S> {
             Resolution::Refused(current) => {
                 Resolution::Refused(self.current(&request.key, current)?)
             }
-            answer @ (Resolution::Done | Resolution::Missing) => answer,
+            reply @ (Resolution::Done | Resolution::Missing) => reply,
         })
     }
 
@@ -272,19 +272,20 @@ impl<S: Store> Store for Sealed<S> {
         Ok(Some(Sighting { record: self.open(record)?, at }))
     }
 
-    /// The store cannot tell one namespace from another: it is told apart here, page by page.
+    /// The store sees no namespaces, so this layer filters by namespace, page by page.
     async fn list(&self, query: &ListQuery) -> Result<Vec<Record>> {
-        let page = query.limit.max(if query.namespace.is_some() { PAGE } else { FEW });
-        let mut asked = ListQuery { namespace: None, limit: page, ..query.clone() };
-        let (mut found, mut shut, mut opens) = (Vec::new(), Shut::default(), false);
+        let page =
+            query.limit.max(if query.namespace.is_some() { NAMESPACE_PAGE } else { MIN_PAGE });
+        let mut page_query = ListQuery { namespace: None, limit: page, ..query.clone() };
+        let (mut found, mut unopened, mut opens) = (Vec::new(), UnopenedRecords::default(), false);
         while found.len() < query.limit {
-            let records = self.store.list(&asked).await?;
+            let records = self.store.list(&page_query).await?;
             let is_last = records.len() < page;
-            asked.after = records.last().map(|record| record.key).or(asked.after);
-            let opened = self.open_each(records, &mut shut);
+            page_query.after = records.last().map(|record| record.key).or(page_query.after);
+            let opened = self.open_each(records, &mut unopened);
             opens |= !opened.is_empty();
-            // With the wrong keys nothing opens, however long one looks.
-            if let (false, Some(error)) = (opens, &shut.first) {
+            // With the wrong keys no record would open on any later page either.
+            if let (false, Some(error)) = (opens, &unopened.first) {
                 return Err(error.clone());
             }
             found.extend(opened.into_iter().filter(|record| query.matches(record)));
@@ -293,7 +294,7 @@ impl<S: Store> Store for Sealed<S> {
             }
         }
         found.truncate(query.limit);
-        if let Shut { first: Some(error), count } = shut {
+        if let UnopenedRecords { first: Some(error), count } = unopened {
             tracing::error!(%error, count, "sealed: records that do not open are left out of a list");
         }
         Ok(found)

@@ -80,7 +80,7 @@ pub mod inbox {
 pub use semel_store_redis::{RedisFront, RedisStore, RedisStoreBuilder};
 
 #[cfg(feature = "sealed")]
-pub use semel_sealed::{KeyFile, KeyRing, Keys, Seal, SealKey, Sealed, Seals, seals_of};
+pub use semel_sealed::{KeyFile, KeyRing, Seal, SealKey, SealKeys, Sealed, Seals, seals_of};
 
 #[cfg(feature = "http")]
 pub use semel_http as http;

@@ -199,8 +199,8 @@ fn why_refused(current: &Current) -> String {
 mod tests {
     use clap::Parser;
     use semel::{
-        Claim, ClaimRequest, CompleteRequest, Fingerprint, KeyRing, Keys, ManualClock, MemoryStore,
-        Nonce, Outcome, Policy, SealKey, Sealed,
+        Claim, ClaimRequest, CompleteRequest, Fingerprint, KeyRing, ManualClock, MemoryStore,
+        Nonce, Outcome, Policy, SealKey, SealKeys, Sealed,
     };
 
     use super::*;
@@ -264,7 +264,7 @@ mod tests {
         store.claim(&held).await.unwrap();
         let seen = async || store.get(&held.key).await.unwrap().unwrap().record;
         refuse_unsealed(&seen().await, &store).await.unwrap();
-        let keys = Keys::parse(&SealKey::random("a").unwrap().line()).unwrap();
+        let keys = SealKeys::parse(&SealKey::random("a").unwrap().line()).unwrap();
         let sealed = Sealed::new(store.clone(), KeyRing::new(keys));
         let Ok(Claim::Granted(lease)) = sealed.claim(&claim(2)).await else {
             panic!("it is taken")

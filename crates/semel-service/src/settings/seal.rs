@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use semel::{KeyFile, KeyRing, Keys, SealOptions};
+use semel::{KeyFile, KeyRing, SealKeys, SealOptions};
 
 use super::{build::ConfigBuilder, origin::SettingOrigin, problem::SettingProblem};
 
@@ -22,7 +22,7 @@ impl ConfigBuilder<'_> {
         Some(SealOptions { ring: KeyRing::new(keys), accept_unsealed })
     }
 
-    fn seal_keys(&mut self) -> Option<Keys> {
+    fn seal_keys(&mut self) -> Option<SealKeys> {
         let file = self.settings.store.seal_keys.clone();
         let at = self.origins.of("seal_keys");
         let (keys, at) = match (&self.context.seal_keys, file) {
@@ -31,7 +31,7 @@ impl ConfigBuilder<'_> {
                 self.problem("seal_keys", "is set beside SEMEL_SEAL_KEYS; keep one of them");
                 return None;
             }
-            (Some(text), _) => (Keys::parse(&text.0), self.origins.of("seal")),
+            (Some(text), _) => (SealKeys::parse(&text.0), self.origins.of("seal")),
             (None, Some(file)) => (KeyFile::new(file).read(), at),
             (None, None) => return None,
         };

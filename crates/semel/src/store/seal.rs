@@ -8,9 +8,9 @@ use semel_sealed::{KeyRing, Sealed};
 /// What a store is sealed with.
 ///
 /// ```
-/// use semel::{KeyRing, Keys, SealKey, SealOptions, StoreOptions};
+/// use semel::{KeyRing, SealKeys, SealKey, SealOptions, StoreOptions};
 ///
-/// let keys = Keys::parse(&SealKey::random("2026-11")?.line())?;
+/// let keys = SealKeys::parse(&SealKey::random("2026-11")?.line())?;
 /// let seal = Some(SealOptions::with(KeyRing::new(keys)));
 /// let options = StoreOptions { seal, ..StoreOptions::default() };
 /// # drop(options);

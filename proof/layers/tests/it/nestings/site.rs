@@ -6,7 +6,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use semel::{KeyRing, Keys, SealKey, SealOptions, StoreOptions, StoreUrl};
+use semel::{KeyRing, SealKey, SealKeys, SealOptions, StoreOptions, StoreUrl};
 use semel_conformance::RealTime;
 use semel_core::Store;
 use semel_servers::{NatsCluster, needed};
@@ -75,7 +75,7 @@ impl Site {
     }
 
     pub(crate) fn sealed(mut self) -> Self {
-        let keys = Keys::parse(&SealKey::random("nested").unwrap().line()).unwrap();
+        let keys = SealKeys::parse(&SealKey::random("nested").unwrap().line()).unwrap();
         self.options.seal = Some(SealOptions::with(KeyRing::new(keys)));
         self
     }

@@ -1,11 +1,5 @@
-//! The layer changes no promise, over memory, a folder and PostgreSQL, all on clocks that are moved by hand. Over
-//! the other stores, and with other layers around it, it is tested in `proof/layers`.
-
-#![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
-
-mod common;
-#[path = "../../semel-store-postgres/tests/common/mod.rs"]
-mod postgres;
+//! The layer keeps every promise over memory, a folder and PostgreSQL, on manual clocks. `proof/layers` tests it over the
+//! other stores, and with other layers around it.
 
 use semel_conformance::{Subject, Time, state_machine};
 use semel_core::{Cached, ManualClock, MemoryStore, Store};
@@ -14,11 +8,11 @@ use semel_store_embedded::EmbeddedStore;
 use semel_store_postgres::PostgresStore;
 use tempfile::TempDir;
 
-use self::common::sealed;
-use self::postgres::{Schema, clock::ServerClock};
+use crate::harness::sealed;
+use crate::postgres::{Schema, clock::ServerClock};
 
-/// A store to be compared with the protocol, the time it goes by, and what must outlive it.
-struct Compared<S, T, H = ()>(S, T, H);
+/// A sealed store, its clock, and a resource that must outlive it.
+struct SealedSubject<S, T, H = ()>(S, T, H);
 
 macro_rules! subject {
     ($name:ty, $open:expr) => {
@@ -58,10 +52,10 @@ async fn on_postgres() -> (Sealed<PostgresStore>, ServerClock) {
     (sealed(store), clock)
 }
 
-type InMemory = Compared<Sealed<MemoryStore>, ManualClock>;
-type UnderACache = Compared<Cached<Sealed<MemoryStore>>, ManualClock>;
-type InAFolder = Compared<Sealed<EmbeddedStore>, ManualClock, TempDir>;
-type OnPostgres = Compared<Sealed<PostgresStore>, ServerClock>;
+type InMemory = SealedSubject<Sealed<MemoryStore>, ManualClock>;
+type UnderACache = SealedSubject<Cached<Sealed<MemoryStore>>, ManualClock>;
+type InAFolder = SealedSubject<Sealed<EmbeddedStore>, ManualClock, TempDir>;
+type OnPostgres = SealedSubject<Sealed<PostgresStore>, ServerClock>;
 
 subject!(InMemory, {
     let (store, clock) = memory();

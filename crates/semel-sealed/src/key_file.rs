@@ -1,4 +1,4 @@
-//! Keys in a file that changes while they are used.
+//! A file of seal keys, which may change while the process runs.
 
 use std::{
     fs::{File, Metadata},
@@ -10,21 +10,21 @@ use std::{
 use semel_core::{Error, Result};
 use zeroize::Zeroizing;
 
-use crate::keys::Keys;
+use crate::seal_keys::SealKeys;
 
-/// A file with keys. It is read again when somebody says so, or when it has changed and come to rest.
+/// A file with seal keys. The caller reads it again on demand, or when it has changed and is no longer written.
 #[derive(Debug)]
 pub struct KeyFile {
     path: PathBuf,
-    /// What the file was when it was last read, or tried to be.
-    read: Option<Stamp>,
-    /// What it was at the last look.
-    looked: Option<Stamp>,
+    /// The stamp of the file at the last read, or attempt to read it.
+    read: Option<FileStamp>,
+    /// The stamp at the last check.
+    last_check: Option<FileStamp>,
 }
 
-/// Differs, with near certainty, when the content of the file differs.
+/// Almost certainly differs if the content of the file differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
+struct FileStamp {
     modified: Option<SystemTime>,
     length: u64,
     file: u64,
@@ -34,12 +34,12 @@ impl KeyFile {
     /// The largest file that is read.
     pub const MAX_BYTES: u64 = 64 * 1024;
 
-    /// The file at `path`, which is not read yet.
+    /// The file at `path`. It is not read yet.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), read: None, looked: None }
+        Self { path: path.into(), read: None, last_check: None }
     }
 
-    /// Where it is.
+    /// The path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -49,22 +49,22 @@ impl KeyFile {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](semel_core::ErrorKind::Invalid) when it cannot be read, others on the machine
-    /// may read it, or what stands there is no key. Messages never show what stands there.
-    pub fn read(&mut self) -> Result<Keys> {
+    /// [`ErrorKind::Invalid`](semel_core::ErrorKind::Invalid) if it cannot be read, if other users of the machine
+    /// may read it, or if its content is no key. Messages never show the content.
+    pub fn read(&mut self) -> Result<SealKeys> {
         self.read = stamp(&self.path);
-        self.looked = self.read;
+        self.last_check = self.read;
         let named = |what: String| Error::invalid(format!("{}: {what}", self.path.display()));
         let text = text(&self.path).map_err(named)?;
-        Keys::parse(&text).map_err(|error| named(error.to_string()))
+        SealKeys::parse(&text).map_err(|error| named(error.to_string()))
     }
 
-    /// True when it is another file than was last read, and the same as at the last look: half a file is
-    /// not read while somebody still writes it.
+    /// True if the file differs from the one that was last read, and has not changed since the last check: a file
+    /// that is still being written must not be read.
     pub fn has_changed(&mut self) -> bool {
         let now = stamp(&self.path);
-        let rests = std::mem::replace(&mut self.looked, now) == now;
-        rests && now != self.read
+        let is_stable = std::mem::replace(&mut self.last_check, now) == now;
+        is_stable && now != self.read
     }
 }
 
@@ -79,28 +79,28 @@ fn text(path: &Path) -> Result<Zeroizing<String>, String> {
         _ => format!("cannot be read: {error}; {FIX}"),
     };
     let file = File::open(path).map_err(unreadable)?;
-    // Of the file that is open: a link may point elsewhere by now.
-    let about = file.metadata().map_err(unreadable)?;
-    if about.len() > KeyFile::MAX_BYTES {
+    // The metadata of the open file: a link at this path may point elsewhere by now.
+    let metadata = file.metadata().map_err(unreadable)?;
+    if metadata.len() > KeyFile::MAX_BYTES {
         return Err(format!("has more than 64 KiB; {FIX}"));
     }
-    if others_may_read(&about) {
+    if others_may_read(&metadata) {
         return Err(
             "may be read by everybody on this machine; chmod 600 it (Kubernetes: defaultMode: \
                     0440), and replace the keys if somebody may have seen them"
                 .to_owned(),
         );
     }
-    // Room for all of it from the start: what a growing buffer leaves behind is not wiped.
+    // The full capacity from the start: the memory that a growing buffer leaves is not wiped.
     let mut text = Zeroizing::new(String::with_capacity(65 * 1024));
     file.take(KeyFile::MAX_BYTES).read_to_string(&mut text).map_err(unreadable)?;
     Ok(text)
 }
 
 #[cfg(unix)]
-fn others_may_read(about: &Metadata) -> bool {
+fn others_may_read(metadata: &Metadata) -> bool {
     use std::os::unix::fs::PermissionsExt;
-    about.permissions().mode() & 0o007 != 0
+    metadata.permissions().mode() & 0o007 != 0
 }
 
 #[cfg(not(unix))]
@@ -108,14 +108,18 @@ fn others_may_read(_: &Metadata) -> bool {
     false
 }
 
-fn stamp(path: &Path) -> Option<Stamp> {
-    let about = path.metadata().ok()?;
-    Some(Stamp { modified: about.modified().ok(), length: about.len(), file: number(&about) })
+fn stamp(path: &Path) -> Option<FileStamp> {
+    let metadata = path.metadata().ok()?;
+    Some(FileStamp {
+        modified: metadata.modified().ok(),
+        length: metadata.len(),
+        file: number(&metadata),
+    })
 }
 
 #[cfg(unix)]
-fn number(about: &Metadata) -> u64 {
-    std::os::unix::fs::MetadataExt::ino(about)
+fn number(metadata: &Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::ino(metadata)
 }
 
 #[cfg(not(unix))]
@@ -128,7 +132,7 @@ mod tests {
     use std::{fs, os::unix::fs::PermissionsExt};
 
     use super::*;
-    use crate::key::SealKey;
+    use crate::seal_key::SealKey;
 
     fn write(path: &Path, text: &str, mode: u32) {
         let fresh = path.with_extension("new");
@@ -138,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_others_may_read_is_refused_and_so_is_none() {
+    fn a_missing_file_and_a_file_that_other_users_may_read_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("keys");
         let mut file = KeyFile::new(&path);
@@ -162,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_seen_once_it_rests_and_once_only() {
+    fn a_change_is_reported_once_and_only_when_the_file_is_no_longer_written() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("keys");
         write(&path, &SealKey::random("a").unwrap().line(), 0o600);
@@ -170,13 +174,13 @@ mod tests {
         file.read().unwrap();
         assert!(!file.has_changed());
         write(&path, &SealKey::random("bb").unwrap().line(), 0o600);
-        assert!(!file.has_changed(), "somebody may still write it");
+        assert!(!file.has_changed(), "the file may still be written");
         assert!(file.has_changed());
         assert_eq!(file.read().unwrap().seals_with(), "bb");
         assert!(!file.has_changed());
         fs::remove_file(&path).unwrap();
         assert!(!file.has_changed() && file.has_changed());
         assert!(file.read().is_err());
-        assert!(!file.has_changed(), "one word about it is enough");
+        assert!(!file.has_changed(), "the change is reported once");
     }
 }

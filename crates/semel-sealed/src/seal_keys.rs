@@ -1,4 +1,4 @@
-//! The keys of one moment, as they are written down.
+//! The list of seal keys, and its text format.
 
 use std::fmt;
 
@@ -6,36 +6,36 @@ use base64ct::{Base64, Encoding};
 use semel_core::{Error, Result};
 use zeroize::Zeroizing;
 
-use crate::key::SealKey;
+use crate::seal_key::SealKey;
 
 /// Seal keys: the first one seals, all of them open.
 ///
 /// Written as lines `NAME = KEY`, where the key is 32 bytes in base64. A line that begins with `#` is a
-/// comment; where lines are hard to write, as in a variable, commas stand between keys as well.
+/// comment. Keys may also be separated by commas, for places where lines are hard to write, such as a variable.
 ///
 /// ```
-/// use semel_sealed::Keys;
+/// use semel_sealed::SealKeys;
 ///
-/// let keys = Keys::parse(
+/// let keys = SealKeys::parse(
 ///     "# the first one seals
 ///      2026-12 = AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=
 ///      2026-11 = Hx4dHBsaGRgXFhUUExIREA8ODQwLCgkIBwYFBAMCAQA=",
 /// )?;
 /// assert_eq!(keys.seals_with(), "2026-12");
-/// assert_eq!(format!("{keys:?}"), "Keys(2026-12, 2026-11)");
+/// assert_eq!(format!("{keys:?}"), "SealKeys(2026-12, 2026-11)");
 /// # Ok::<_, semel_core::Error>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
-pub struct Keys {
+pub struct SealKeys {
     first: SealKey,
     others: Vec<SealKey>,
 }
 
-impl Keys {
-    /// The most there may be: a rotation needs two.
+impl SealKeys {
+    /// The largest number of keys. A rotation needs two.
     pub const MAX: usize = 64;
 
-    /// Reads keys. Messages name the line and never what stands there.
+    /// Reads keys. Messages name the line and never show its content.
     ///
     /// # Errors
     ///
@@ -90,15 +90,15 @@ impl Keys {
 const NONE: &str =
     "seal keys: there is none; write a line NAME = KEY, as `semel seal-key` prints it";
 
-/// One key, or what is wrong with it.
+/// One key, or the reason why it is invalid.
 fn key(part: &str) -> Result<SealKey, &'static str> {
     const FORM: &str = "it is not NAME = KEY; write it as `semel seal-key` prints it";
     const NAME: &str = "its name is not 1 to 64 letters, digits, '.', '_' or '-'; rename it";
     const KEY: &str = "its key is not 32 bytes in base64; make one with `semel seal-key`";
-    // The padding of base64 is the same sign as the one behind the name.
+    // Only the first `=` separates: base64 uses it as padding.
     let (id, text) = part.split_once('=').ok_or(FORM)?;
-    let mut room = Zeroizing::new([0; SealKey::BYTES + 3]);
-    let bytes = Base64::decode(text.trim(), &mut room[..]).map_err(|_| KEY)?;
+    let mut buffer = Zeroizing::new([0; SealKey::BYTES + 3]);
+    let bytes = Base64::decode(text.trim(), &mut buffer[..]).map_err(|_| KEY)?;
     let bytes = Zeroizing::new(<[u8; SealKey::BYTES]>::try_from(bytes).map_err(|_| KEY)?);
     SealKey::new(id.trim(), bytes).map_err(|_| NAME)
 }
@@ -108,9 +108,9 @@ fn at(line: usize, what: &str) -> Error {
 }
 
 /// Names only.
-impl fmt::Debug for Keys {
+impl fmt::Debug for SealKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Keys({})", self.ids().collect::<Vec<_>>().join(", "))
+        write!(f, "SealKeys({})", self.ids().collect::<Vec<_>>().join(", "))
     }
 }
 
@@ -121,19 +121,19 @@ mod tests {
     const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
     #[test]
-    fn what_is_printed_for_a_file_is_read_from_it() {
+    fn the_printed_line_of_a_key_can_be_read() {
         let (one, two) = (SealKey::random("a.1").unwrap(), SealKey::random("b-2").unwrap());
         for text in [
             format!("# ours, both\n\n  {}  \r\n{}\n", *one.line(), *two.line()),
             format!("{},{}", *one.line(), *two.line()),
         ] {
-            let keys = Keys::parse(&text).unwrap();
+            let keys = SealKeys::parse(&text).unwrap();
             assert_eq!(keys.all().collect::<Vec<_>>(), [&one, &two]);
         }
     }
 
     #[test]
-    fn what_is_wrong_is_told_by_its_line_and_not_shown() {
+    fn an_error_names_the_line_and_does_not_show_its_content() {
         let secret = "c2VjcmV0";
         for (text, words) in [
             (String::new(), "there is none"),
@@ -146,22 +146,22 @@ mod tests {
             (format!("{} = {KEY}", "a".repeat(65)), "line 1: its name is not"),
             (format!("a = {KEY}\n#\na = {KEY}"), "line 3: it has a name that another key has"),
         ] {
-            let error = Keys::parse(&text).unwrap_err().to_string();
+            let error = SealKeys::parse(&text).unwrap_err().to_string();
             assert!(error.contains(words), "{text}: {error}");
             assert!(!error.contains(secret) && !error.contains(&KEY[..8]), "{error}");
         }
     }
 
     #[test]
-    fn there_is_an_end_to_how_many() {
-        let lines = (0..=Keys::MAX).map(|it| format!("k{it} = {KEY}"));
-        let error = Keys::parse(&lines.collect::<Vec<_>>().join("\n")).unwrap_err().to_string();
+    fn the_number_of_keys_is_bounded() {
+        let lines = (0..=SealKeys::MAX).map(|it| format!("k{it} = {KEY}"));
+        let error = SealKeys::parse(&lines.collect::<Vec<_>>().join("\n")).unwrap_err().to_string();
         assert!(error.contains("more than 64"), "{error}");
     }
 
     #[test]
-    fn nothing_of_a_key_is_shown() {
-        let keys = Keys::parse(&format!("a = {KEY}")).unwrap();
-        assert_eq!(format!("{keys:?} {:?}", keys.first()), "Keys(a) SealKey(a)");
+    fn debug_does_not_show_a_key() {
+        let keys = SealKeys::parse(&format!("a = {KEY}")).unwrap();
+        assert_eq!(format!("{keys:?} {:?}", keys.first()), "SealKeys(a) SealKey(a)");
     }
 }

@@ -1,9 +1,5 @@
 //! Keys are rotated under load, and no replay fails.
 
-#![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
-
-mod common;
-
 use std::{
     collections::HashSet,
     sync::{
@@ -14,19 +10,19 @@ use std::{
 };
 
 use semel_core::{Claim, ListQuery, MemoryStore, Outcome, Store};
-use semel_sealed::{KeyRing, Keys, Sealed, seals_of};
+use semel_sealed::{KeyRing, SealKeys, Sealed, seals_of};
 use tokio::{task::JoinSet, time::sleep};
 
-use self::common::{any_key, done, keys, line, request};
+use crate::harness::{any_key, done, keys, line, request};
 
 /// Two processes on one store, each with a ring of its own.
-struct Fleet {
+struct TwoNodes {
     bare: Arc<MemoryStore>,
     rings: [KeyRing; 2],
 }
 
-impl Fleet {
-    fn with(keys: &Keys) -> Self {
+impl TwoNodes {
+    fn with(keys: &SealKeys) -> Self {
         let rings = [KeyRing::new(keys.clone()), KeyRing::new(keys.clone())];
         Self { bare: Arc::default(), rings }
     }
@@ -35,8 +31,8 @@ impl Fleet {
         Sealed::new(self.bare.clone(), self.rings[number].clone())
     }
 
-    /// One after the other, as processes read their files.
-    async fn rotate(&self, keys: &Keys) {
+    /// Rotates one node after the other, as processes read their files.
+    async fn rotate(&self, keys: &SealKeys) {
         for ring in &self.rings {
             ring.rotate(keys.clone()).unwrap();
             sleep(Duration::from_millis(2)).await;
@@ -44,16 +40,16 @@ impl Fleet {
     }
 }
 
-/// What the load has done so far, each task for itself.
+/// The progress of the load, for each task.
 #[derive(Default)]
-struct Progress {
+struct LoadProgress {
     end: AtomicBool,
     rounds: [AtomicU64; 4],
 }
 
-impl Progress {
-    /// Waits until whatever every task was about has come to its end.
-    async fn pass(&self) {
+impl LoadProgress {
+    /// Waits until every task has finished its current round.
+    async fn finish_round(&self) {
         let rounds = || self.rounds.each_ref().map(|it| it.load(SeqCst));
         let before = rounds();
         while rounds().iter().zip(before).any(|(now, before)| *now < before + 2) {
@@ -62,13 +58,13 @@ impl Progress {
     }
 }
 
-/// Records on one node and asks again on both, until it is told to end.
-async fn load(fleet: Arc<Fleet>, number: usize, progress: Arc<Progress>) {
-    let (here, there) = (fleet.node(number % 2), fleet.node(1 - number % 2));
+/// Records on one node and claims on both, until the load ends.
+async fn load(nodes: Arc<TwoNodes>, number: usize, progress: Arc<LoadProgress>) {
+    let (one, other) = (nodes.node(number % 2), nodes.node(1 - number % 2));
     while !progress.end.load(SeqCst) {
         let (key, outcome) = (any_key(), Arc::new(Outcome::success(format!("canary {number}"))));
-        done(&here, key, outcome.clone()).await;
-        for store in [&here, &there] {
+        done(&one, key, outcome.clone()).await;
+        for store in [&one, &other] {
             let Claim::Replay(replay) = store.claim(&request(key)).await.unwrap() else {
                 panic!("not replayed")
             };
@@ -79,31 +75,31 @@ async fn load(fleet: Arc<Fleet>, number: usize, progress: Arc<Progress>) {
     }
 }
 
-/// The new key opens everywhere, then seals everywhere, then the old one is taken out once nothing is
-/// sealed with it.
+/// The new key first opens on every node, then seals on every node. The old key is removed when it has sealed no
+/// record.
 #[tokio::test(flavor = "multi_thread")]
 async fn rotation_under_load_fails_no_replay() {
     let mut current = line("key-0");
-    let fleet = Arc::new(Fleet::with(&keys(&[&current])));
-    let (progress, mut tasks) = (Arc::new(Progress::default()), JoinSet::new());
+    let nodes = Arc::new(TwoNodes::with(&keys(&[&current])));
+    let (progress, mut tasks) = (Arc::new(LoadProgress::default()), JoinSet::new());
     for number in 0..progress.rounds.len() {
-        tasks.spawn(load(fleet.clone(), number, progress.clone()));
+        tasks.spawn(load(nodes.clone(), number, progress.clone()));
     }
     for round in 1..=20 {
         let fresh = line(&format!("key-{round}"));
-        fleet.rotate(&keys(&[&current, &fresh])).await;
-        fleet.rotate(&keys(&[&fresh, &current])).await;
-        // One retention later what was sealed with the old key is gone, and what ran then has ended.
-        progress.pass().await;
-        expire(&fleet, &format!("key-{}", round - 1)).await;
-        fleet.rotate(&keys(&[&fresh])).await;
+        nodes.rotate(&keys(&[&current, &fresh])).await;
+        nodes.rotate(&keys(&[&fresh, &current])).await;
+        // One retention later the records of the old key are gone, and earlier calls have ended.
+        progress.finish_round().await;
+        expire(&nodes, &format!("key-{}", round - 1)).await;
+        nodes.rotate(&keys(&[&fresh])).await;
         current = fresh;
     }
     progress.end.store(true, SeqCst);
     while let Some(ended) = tasks.join_next().await {
         ended.unwrap();
     }
-    assert_eq!(ids(&fleet.bare).await, HashSet::from(["key-20".to_owned()]));
+    assert_eq!(ids(&nodes.bare).await, HashSet::from(["key-20".to_owned()]));
 }
 
 async fn all(store: &MemoryStore) -> Vec<semel_core::Record> {
@@ -115,17 +111,17 @@ async fn ids(store: &MemoryStore) -> HashSet<String> {
     all(store).await.iter().flat_map(|record| owned(seals_of(record).ids())).collect()
 }
 
-/// Forgets what `id` has sealed.
-async fn expire(fleet: &Fleet, id: &str) {
-    for record in all(&fleet.bare).await {
+/// Forgets the records that the key `id` has sealed.
+async fn expire(nodes: &TwoNodes, id: &str) {
+    for record in all(&nodes.bare).await {
         if seals_of(&record).ids().contains(&id) {
-            fleet.bare.forget(&record.key).await.unwrap();
+            nodes.bare.forget(&record.key).await.unwrap();
         }
     }
 }
 
 #[tokio::test]
-async fn what_was_sealed_before_opens_after() {
+async fn records_sealed_before_a_rotation_open_after_it() {
     let (old, new) = (line("old"), line("new"));
     let ring = KeyRing::new(keys(&[&old]));
     let store = Sealed::new(Arc::new(MemoryStore::new()), ring.clone());
@@ -141,15 +137,15 @@ async fn what_was_sealed_before_opens_after() {
     assert!(store.claim(&request(before)).await.is_err(), "its key is gone");
 }
 
-/// A ring that was changed on one process only fails loudly on the other, and heals when that follows.
+/// If only one process has the new key, the other one fails with an error until it has the key too.
 #[tokio::test]
-async fn a_process_that_lags_behind_refuses_until_it_follows() {
+async fn a_process_without_the_new_key_refuses_until_it_has_the_key() {
     let (old, new) = (line("old"), line("new"));
-    let fleet = Fleet::with(&keys(&[&old]));
-    fleet.rings[0].rotate(keys(&[&new, &old])).unwrap();
+    let nodes = TwoNodes::with(&keys(&[&old]));
+    nodes.rings[0].rotate(keys(&[&new, &old])).unwrap();
     let key = any_key();
-    done(&fleet.node(0), key, Arc::new(Outcome::success("a"))).await;
-    assert!(fleet.node(1).claim(&request(key)).await.is_err());
-    fleet.rings[1].rotate(keys(&[&old, &new])).unwrap();
-    assert!(matches!(fleet.node(1).claim(&request(key)).await, Ok(Claim::Replay(_))));
+    done(&nodes.node(0), key, Arc::new(Outcome::success("a"))).await;
+    assert!(nodes.node(1).claim(&request(key)).await.is_err());
+    nodes.rings[1].rotate(keys(&[&old, &new])).unwrap();
+    assert!(matches!(nodes.node(1).claim(&request(key)).await, Ok(Claim::Replay(_))));
 }

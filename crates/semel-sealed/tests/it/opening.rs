@@ -1,8 +1,4 @@
-//! What does not open is an error: it is never answered with, and never run again.
-
-#![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
-
-mod common;
+//! A record that does not open is an error: it is never replayed and never run again.
 
 use std::sync::{
     Arc,
@@ -16,17 +12,17 @@ use semel_core::{
 };
 use semel_sealed::{KeyRing, Seal, Sealed, seals_of};
 
-use self::common::{any_key, done, granted, keys, line, request, ring};
+use crate::harness::{any_key, done, granted, keys, line, request, ring};
 
-type Shared = Arc<MemoryStore>;
+type SharedMemory = Arc<MemoryStore>;
 
 fn key() -> Key {
     Scope::new("ns", Principal::Anonymous, "op").key("id").unwrap()
 }
 
-/// Runs the operation over `store`, by a policy that would rather run it than refuse it. Answers what
-/// its caller is told, and how often it ran.
-async fn asked(store: impl Store) -> (Result<Arc<Outcome>, RunError>, u32) {
+/// Runs the operation over `store`, with a policy that runs while a store is down. Returns the result of its caller,
+/// and the number of runs.
+async fn run_once(store: impl Store) -> (Result<Arc<Outcome>, RunError>, u32) {
     let runs = Arc::new(AtomicU32::new(0));
     let policy = Policy::api().store_down(StoreDown::RunUnprotected);
     let engine = Engine::builder().store(store).policy(policy).build().unwrap();
@@ -35,16 +31,16 @@ async fn asked(store: impl Store) -> (Result<Arc<Outcome>, RunError>, u32) {
         ran.fetch_add(1, SeqCst);
         Verdict::Final(Outcome::success("once"))
     };
-    let answer = engine.run_raw(key(), Fingerprint::of_bytes(b"this"), work).await;
-    (answer.map(|answer| answer.value), runs.load(SeqCst))
+    let result = engine.run_raw(key(), Fingerprint::of_bytes(b"this"), work).await;
+    (result.map(|result| result.value), runs.load(SeqCst))
 }
 
-/// Nothing runs, the caller is told why in these words, and the record stays.
-async fn assert_refused(store: impl Store + Clone, bare: &Shared, words: &str) {
+/// Asserts that nothing runs, that the error has these words, and that the record does not change.
+async fn assert_refused(store: impl Store + Clone, bare: &SharedMemory, words: &str) {
     let hash = key().hash(bare.info().hash_secret.as_ref());
     let before = bare.get(&hash).await.unwrap().unwrap().record;
-    let (answer, runs) = asked(store.clone()).await;
-    let RunError::Store(error) = answer.unwrap_err() else { panic!("another error") };
+    let (result, runs) = run_once(store.clone()).await;
+    let RunError::Store(error) = result.unwrap_err() else { panic!("another error") };
     assert_eq!((error.kind(), runs), (ErrorKind::Corrupt, 0), "{error}");
     assert!(error.to_string().contains(words), "{error}");
     assert!(store.get(&hash).await.is_err());
@@ -52,19 +48,19 @@ async fn assert_refused(store: impl Store + Clone, bare: &Shared, words: &str) {
 }
 
 /// A store in which the operation has run once, sealed with `ring`.
-async fn ran(ring: &KeyRing) -> Shared {
-    let bare = Shared::default();
-    let (answer, runs) = asked(Sealed::new(bare.clone(), ring.clone())).await;
-    assert_eq!((answer.unwrap().body(), runs), (&Body::Kept("once".into()), 1));
+async fn ran(ring: &KeyRing) -> SharedMemory {
+    let bare = SharedMemory::default();
+    let (result, runs) = run_once(Sealed::new(bare.clone(), ring.clone())).await;
+    assert_eq!((result.unwrap().body(), runs), (&Body::Kept("once".into()), 1));
     bare
 }
 
 #[tokio::test]
-async fn a_retry_is_answered_with_what_was_sealed() {
+async fn a_retry_gets_the_sealed_outcome() {
     let ring = ring(&["a"]);
     let bare = ran(&ring).await;
-    let (answer, runs) = asked(Sealed::new(bare, ring)).await;
-    assert_eq!((answer.unwrap().body(), runs), (&Body::Kept("once".into()), 0));
+    let (result, runs) = run_once(Sealed::new(bare, ring)).await;
+    assert_eq!((result.unwrap().body(), runs), (&Body::Kept("once".into()), 0));
 }
 
 #[tokio::test]
@@ -81,26 +77,26 @@ async fn another_key_of_that_name_is_an_error() {
         .await;
 }
 
-/// A process that was started without any keys does not answer with sealed bytes either.
+/// A process without keys does not replay sealed bytes either.
 #[tokio::test]
 async fn without_the_layer_sealed_bytes_are_an_error() {
     let bare = ran(&ring(&["a"])).await;
-    let (answer, runs) = asked(bare.clone()).await;
-    let RunError::Store(error) = answer.unwrap_err() else { panic!("another error") };
+    let (result, runs) = run_once(bare.clone()).await;
+    let RunError::Store(error) = result.unwrap_err() else { panic!("another error") };
     assert_eq!((error.kind(), runs), (ErrorKind::Corrupt, 0), "{error}");
     assert!(error.to_string().contains("has no seal keys"), "{error}");
 }
 
-/// The record of one store, changed by hand and put into another.
-async fn planted(outcome: Outcome, secret_of: &Shared) -> Shared {
+/// A store with this outcome for the key.
+async fn planted(outcome: Outcome, secret_of: &SharedMemory) -> SharedMemory {
     let secret = secret_of.info().hash_secret;
-    let bare = Shared::default();
+    let bare = SharedMemory::default();
     assert_eq!(bare.info().hash_secret, secret, "both find the key under one hash");
     done(&*bare, key().hash(secret.as_ref()), Arc::new(outcome)).await;
     bare
 }
 
-async fn outcome_of(bare: &Shared, key: &KeyHash) -> Arc<Outcome> {
+async fn outcome_of(bare: &SharedMemory, key: &KeyHash) -> Arc<Outcome> {
     bare.get(key).await.unwrap().unwrap().record.outcome.unwrap()
 }
 
@@ -112,7 +108,7 @@ fn with_bytes(outcome: &Outcome, change: impl FnOnce(&mut Vec<u8>)) -> Outcome {
 }
 
 #[tokio::test]
-async fn what_was_changed_or_cut_is_an_error() {
+async fn changed_or_cut_bytes_are_an_error() {
     let ring = ring(&["a"]);
     let bare = ran(&ring).await;
     let hash = key().hash(bare.info().hash_secret.as_ref());
@@ -136,7 +132,7 @@ async fn what_was_changed_or_cut_is_an_error() {
     }
 }
 
-/// Somebody who can write to the store answers one caller with another's outcome.
+/// An attacker that can write to the store moves the outcome of one key to another.
 #[tokio::test]
 async fn an_outcome_of_another_record_is_an_error() {
     let ring = ring(&["a"]);
@@ -151,21 +147,21 @@ async fn an_outcome_of_another_record_is_an_error() {
 }
 
 #[tokio::test]
-async fn what_is_not_sealed_is_read_only_where_that_is_said() {
+async fn an_unsealed_record_is_read_only_if_the_layer_accepts_it() {
     let ring = ring(&["a"]);
-    let bare = planted(Outcome::success("clear"), &Shared::default()).await;
+    let bare = planted(Outcome::success("clear"), &SharedMemory::default()).await;
     let strict = Sealed::new(bare.clone(), ring);
     assert_refused(strict.clone(), &bare, "its outcome is not sealed").await;
-    let (answer, runs) = asked(strict.clone().accept_unsealed(true)).await;
-    assert_eq!((answer.unwrap().body(), runs), (&Body::Kept("clear".into()), 0));
+    let (result, runs) = run_once(strict.clone().accept_unsealed(true)).await;
+    assert_eq!((result.unwrap().body(), runs), (&Body::Kept("clear".into()), 0));
     let hash = key().hash(bare.info().hash_secret.as_ref());
     let seen = strict.accept_unsealed(true).get(&hash).await.unwrap().unwrap();
     assert_eq!(seen.record.labels.unwrap().id(), "canary-id");
 }
 
-/// Whoever forges an unsealed record must not pass for one that is only marked as sealed.
+/// Accepting unsealed records must not make damaged ones readable.
 #[tokio::test]
-async fn to_accept_what_is_clear_does_not_accept_what_is_damaged() {
+async fn a_layer_that_accepts_unsealed_records_refuses_damaged_ones() {
     let ring = ring(&["a"]);
     let bare = ran(&ring).await;
     let hash = key().hash(bare.info().hash_secret.as_ref());
@@ -176,9 +172,9 @@ async fn to_accept_what_is_clear_does_not_accept_what_is_damaged() {
 }
 
 #[tokio::test]
-async fn every_answer_with_an_outcome_opens_it_or_fails() {
+async fn every_reply_with_an_outcome_opens_it_or_fails() {
     let ring_a = ring(&["a"]);
-    let bare = Shared::default();
+    let bare = SharedMemory::default();
     let store = Sealed::new(bare.clone(), ring_a.clone());
     let key = any_key();
     let claim = request(key);
@@ -213,7 +209,7 @@ async fn every_answer_with_an_outcome_opens_it_or_fails() {
 
 #[tokio::test]
 async fn a_record_that_does_not_open_hides_no_others_in_a_list() {
-    let bare = Shared::default();
+    let bare = SharedMemory::default();
     let (mine, others) = (ring(&["a"]), ring(&["b"]));
     let mut keys = Vec::new();
     for _ in 0..3 {
@@ -229,10 +225,10 @@ async fn a_record_that_does_not_open_hides_no_others_in_a_list() {
     assert_eq!(listed.iter().map(|record| record.key).collect::<Vec<_>>(), keys);
 }
 
-/// One full page in which all but one open, and none is of the namespace that is asked for.
+/// On one full page, all records but one open, and none has the namespace of the query.
 #[tokio::test]
 async fn a_namespace_without_keys_is_empty_beside_a_record_that_does_not_open() {
-    let bare = Shared::default();
+    let bare = SharedMemory::default();
     let store = Sealed::new(bare.clone(), ring(&["a"]));
     for _ in 0..499 {
         granted(&store, &request(any_key())).await;
@@ -243,8 +239,8 @@ async fn a_namespace_without_keys_is_empty_beside_a_record_that_does_not_open() 
 }
 
 #[tokio::test]
-async fn operators_erase_and_forget_what_no_key_opens() {
-    let bare = Shared::default();
+async fn operators_erase_and_forget_records_that_no_key_opens() {
+    let bare = SharedMemory::default();
     let keys = [any_key(), any_key()];
     for key in keys {
         let store = Sealed::new(bare.clone(), ring(&["a"]));
@@ -259,8 +255,8 @@ async fn operators_erase_and_forget_what_no_key_opens() {
 }
 
 #[tokio::test]
-async fn namespaces_are_told_apart_though_the_store_sees_none() {
-    let store = Sealed::new(Shared::default(), ring(&["a"]));
+async fn a_list_filters_by_namespace_although_the_store_sees_none() {
+    let store = Sealed::new(SharedMemory::default(), ring(&["a"]));
     for number in 0..700 {
         let namespace = if number % 100 == 0 { "rare" } else { "common" };
         let mut claim = request(any_key());
@@ -281,7 +277,7 @@ async fn namespaces_are_told_apart_though_the_store_sees_none() {
 async fn a_record_says_which_keys_it_needs() {
     let (a, b) = (line("a"), line("b"));
     let ring = KeyRing::new(keys(&[&a]));
-    let bare = Shared::default();
+    let bare = SharedMemory::default();
     let store = Sealed::new(bare.clone(), ring.clone());
     let key = any_key();
     let owner = granted(&store, &request(key)).await.owner;

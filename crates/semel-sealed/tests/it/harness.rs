@@ -1,7 +1,4 @@
-//! What the tests of the layer share.
-
-#![allow(dead_code, reason = "each test binary uses its part")]
-#![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
+//! Helpers of all tests here.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,7 +6,7 @@ use semel_core::{
     Claim, ClaimRequest, CompleteRequest, Fingerprint, KeyHash, Labels, Lease, Nonce, OnLostOwner,
     Outcome, Store, Terms,
 };
-use semel_sealed::{KeyRing, Keys, SealKey, Sealed};
+use semel_sealed::{KeyRing, SealKey, SealKeys, Sealed};
 
 /// A ring with fresh keys of these names.
 pub(crate) fn ring(ids: &[&str]) -> KeyRing {
@@ -18,8 +15,8 @@ pub(crate) fn ring(ids: &[&str]) -> KeyRing {
 }
 
 /// Keys from lines; the first one seals.
-pub(crate) fn keys(lines: &[&str]) -> Keys {
-    Keys::parse(&lines.join("\n")).unwrap()
+pub(crate) fn keys(lines: &[&str]) -> SealKeys {
+    SealKeys::parse(&lines.join("\n")).unwrap()
 }
 
 /// A fresh key of this name, as a key file has it.
@@ -61,7 +58,7 @@ pub(crate) async fn granted(store: &dyn Store, request: &ClaimRequest) -> Lease 
     }
 }
 
-/// A key of `store` with this outcome.
+/// Claims the key and completes it with this outcome.
 pub(crate) async fn done(store: &dyn Store, key: KeyHash, outcome: Arc<Outcome>) {
     let owner = granted(store, &request(key)).await.owner;
     store.complete(&CompleteRequest { owner, outcome }).await.unwrap();

@@ -1,4 +1,4 @@
-//! One key: its name and its bytes.
+//! A seal key: its name and its bytes.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use chacha20poly1305::{KeyInit, XChaCha20Poly1305};
 use semel_core::{Error, Result};
 use zeroize::Zeroizing;
 
-/// A key that seals, and its name. The bytes are wiped from memory when it is dropped, and never shown.
+/// A key that seals, and its name. Dropping it wipes the bytes from memory. They are never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SealKey {
     id: Box<str>,
@@ -20,12 +20,12 @@ impl SealKey {
     /// The longest name of a key.
     pub const MAX_ID_BYTES: usize = 64;
 
-    /// A key nobody has.
+    /// A random key.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](semel_core::ErrorKind::Invalid) when the name is no good: 1 to 64 letters,
-    /// digits, `.`, `_` or `-`.
+    /// [`ErrorKind::Invalid`](semel_core::ErrorKind::Invalid) if the name is not 1 to 64 letters, digits, `.`, `_`
+    /// or `-`.
     pub fn random(id: &str) -> Result<Self> {
         let mut bytes = Zeroizing::new([0; Self::BYTES]);
         rand::fill(&mut bytes[..]);
@@ -42,7 +42,7 @@ impl SealKey {
         Ok(Self { id: id.into(), bytes })
     }
 
-    /// Its name, which stands beside everything it sealed.
+    /// The name, which is stored in the clear with all data that the key sealed.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id

@@ -1,10 +1,4 @@
-//! Nothing of an outcome or of labels stands in the clear where the store keeps it.
-
-#![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
-
-mod common;
-#[path = "../../semel-store-postgres/tests/common/mod.rs"]
-mod postgres;
+//! No part of an outcome or of labels is readable in the data of the store.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -14,10 +8,10 @@ use semel_servers::{REDIS, Running};
 use semel_store_embedded::EmbeddedStore;
 use semel_store_redis::RedisStore;
 
-use self::common::{any_key, done, granted, request, ring, sealed};
-use self::postgres::Schema;
+use crate::harness::{any_key, done, granted, request, ring, sealed};
+use crate::postgres::Schema;
 
-/// What every part of an outcome and of labels says here.
+/// A word in every part of the outcomes and labels.
 const CANARY: &str = "canary";
 
 fn outcomes() -> [Arc<Outcome>; 2] {
@@ -34,7 +28,7 @@ fn outcomes() -> [Arc<Outcome>; 2] {
     ]
 }
 
-/// Everything a store is ever given: claims, outcomes, and an operator's decision.
+/// Writes everything that a store ever gets: claims, outcomes, and an operator's decision.
 async fn fill(store: &dyn Store) {
     granted(store, &request(any_key())).await;
     for outcome in outcomes() {
@@ -54,7 +48,7 @@ async fn fill(store: &dyn Store) {
     }
 }
 
-/// As text, and as the hex digits that databases print bytes as.
+/// Whether the word is there, as text or as hex digits, which databases print for bytes.
 fn shows(bytes: &[u8]) -> bool {
     let hex: String = CANARY.bytes().map(|byte| format!("{byte:02x}")).collect();
     let has = |word: &[u8]| bytes.windows(word.len()).any(|it| it.eq_ignore_ascii_case(word));
@@ -70,7 +64,7 @@ fn in_folder(folder: &Path) -> Vec<u8> {
     bytes
 }
 
-/// The search finds what is not sealed, and nothing of what is.
+/// The search finds unsealed data, and no sealed data.
 #[tokio::test]
 async fn nothing_is_readable_in_a_folder() {
     for is_sealed in [false, true] {
@@ -110,12 +104,12 @@ async fn nothing_is_readable_in_redis() {
             true => fill(&sealed(store)).await,
             false => fill(&store).await,
         }
-        // Every command it was sent stands in its append-only file.
+        // The append-only file has every command that the server got.
         assert_eq!(shows(&in_folder(server.data())), !is_sealed);
     }
 }
 
-/// What stays readable is what the store and operators work with.
+/// The store and operators need these fields.
 #[tokio::test]
 async fn state_and_success_stay_readable() {
     let bare = Arc::new(semel_core::MemoryStore::new());
