@@ -12,14 +12,14 @@ use std::{
 use bytes::Bytes;
 use futures_util::future::Either;
 use http::{
-    HeaderName, HeaderValue, Method, Request, Response, StatusCode,
+    HeaderValue, Method, Request, Response, StatusCode,
     header::{CONNECTION, WWW_AUTHENTICATE},
     request::Parts,
 };
 use http_body::{Body, Frame, SizeHint};
 use hyper::{body::Incoming, service::Service};
 use pin_project_lite::pin_project;
-use semel::http::{BoxError, IdempotencyService, Problem, ResponseBody, ResponseFuture};
+use semel::http::{BoxError, Problem, ResponseBody, ResponseFuture};
 use tower_service::Service as _;
 use tracing::{Level, debug, enabled};
 
@@ -27,25 +27,9 @@ use super::{
     checked_request::{CheckedRequest, ClientAddress},
     framing::ConnectionState,
     metrics,
-    principal::JwtVerifier,
+    pipeline::RequestPipeline,
     proxy::{ProxyBody, ReverseProxy},
-    routes::Routes,
-    store_health::StoreHealth,
 };
-
-/// Everything that the connections of all clients share.
-pub(super) struct RequestPipeline {
-    pub(super) protected: IdempotencyService<ReverseProxy>,
-    pub(super) proxy: ReverseProxy,
-    pub(super) routes: Routes,
-    /// The header that names the caller.
-    pub(super) principal: Option<HeaderName>,
-    /// The `WWW-Authenticate` header of the response to a caller without a principal.
-    pub(super) challenge: Option<HeaderValue>,
-    pub(super) health: StoreHealth,
-    /// Verifies tokens, if callers are found by JWT.
-    pub(super) jwt: Option<JwtVerifier>,
-}
 
 /// The service of one client connection.
 pub(super) struct ClientService {

@@ -9,7 +9,7 @@ use semel_service::{
 };
 
 use super::{
-    client_service::RequestPipeline, proxy::ConnectionPool, store_health::StoreHealth,
+    pipeline::RequestPipeline, proxy::ConnectionPool, store_health::StoreHealth,
     upstream_probe::first_unreachable,
 };
 

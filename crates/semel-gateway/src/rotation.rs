@@ -37,7 +37,7 @@ struct KeyRotation {
     jwt: Option<JwtKeyFile>,
 }
 
-/// Listens for SIGHUP, which then does not end the process any more. The demo does not listen: it ends with its terminal.
+/// Listens for SIGHUP, which then no longer ends the process. The demo does not listen: it ends with its terminal.
 pub(super) fn listen(config: &GatewayConfig) -> Result<Option<Signal>> {
     let listen = || signal(SignalKind::hangup()).context("signals cannot be listened for");
     (!config.demo).then(listen).transpose()

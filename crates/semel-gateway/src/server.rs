@@ -15,9 +15,10 @@ use tracing::{debug, info, warn};
 
 use super::{
     checked_request::ClientAddress,
-    client_service::{ClientService, RequestPipeline},
+    client_service::ClientService,
     framing::{ClientStream, ConnectionState, OtherProtocol},
     metrics,
+    pipeline::RequestPipeline,
 };
 
 /// The largest head of a request.

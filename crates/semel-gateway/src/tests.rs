@@ -10,7 +10,7 @@ use semel_conformance::http::{Ability, Breakable, Switch, TestServer, TestUpstre
 use tempfile::TempDir;
 use tokio::{net::TcpListener, task::JoinHandle, time::Instant};
 
-use super::{pipeline, server};
+use super::{pipeline::RequestPipeline, server};
 use clap::{Args, Command};
 use semel_service::settings::{self, GatewayConfig, GatewayFlags};
 
@@ -49,7 +49,7 @@ impl InProcessGateway {
         let engine = Engine::builder().store(store).build().unwrap();
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let base_url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
-        let pipeline = pipeline(&config, engine.clone()).unwrap();
+        let pipeline = RequestPipeline::new(&config, engine.clone()).unwrap();
         let serving = server::serve(listener, pipeline, config.client, pending());
         let task = tokio::spawn(serving);
         Self { base_url, upstream, engine, broken, _upstream: served, task, _folder: folder }

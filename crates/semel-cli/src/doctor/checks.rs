@@ -133,6 +133,6 @@ fn skew(ours: Timestamp, theirs: Timestamp) -> Finding {
     }
     Finding::warning(
         format!("clock: this machine is {apart:?} {which} the store"),
-        "synchronise both with NTP; leases follow the store's clock alone, but times in logs and in records will differ",
+        "synchronise both with NTP; leases use the store's clock, but logs and records will not match",
     )
 }

@@ -108,7 +108,7 @@ fn namespace(config: &StoreConfig) -> Result<String> {
 }
 
 /// The setting of the gateway is refused as a caller's name: it would find no record, as if there were none.
-const NOT_A_CALLER: &str = "--principal takes the caller, not the way in which the gateway finds it: for `authorization` write \
+const NOT_A_CALLER: &str = "--principal takes the caller, not how the gateway finds it: for `authorization` write \
     credential:FILE, a file with the value of the header; for `header:` and `jwt:` write the name in the header or \
     token; write name:NAME for a name that looks like these";
 

@@ -42,7 +42,7 @@ pub(crate) struct ResolveCommand {
     /// Resolve only the run with this token, as `semel keys get` shows it [default: the run that the command finds]
     #[arg(long, value_name = "TOKEN")]
     token: Option<u64>,
-    /// Wait up to this time for the lease of an owner that may be lost to end; a run that begins meanwhile is not resolved
+    /// Wait up to this time for the lease of a lost owner to end; a run that begins meanwhile is not resolved
     #[arg(long, value_name = "TIME")]
     wait: Option<DurationValue>,
     #[command(flatten)]
@@ -168,7 +168,7 @@ async fn refuse_unsealed(record: &Record, store: &dyn Store) -> Result<()> {
     let others = store.list(&ListQuery { limit: OTHERS, ..ListQuery::default() }).await?;
     match others.iter().find_map(show::sealed_with) {
         Some(keys) => bail!(UsageError(format!(
-            "other records in this store are sealed with {keys}, and the outcome of key {key} has to be sealed, too; {fix}"
+            "other records here are sealed with {keys}, and the outcome of key {key} has to be sealed, too; {fix}"
         ))),
         None => Ok(()),
     }

@@ -226,8 +226,8 @@ fn append(headers: &mut HeaderMap, name: HeaderName, hop: HeaderValue) {
     headers.insert(name, line);
 }
 
-/// Adds the downstream key, which is the same for every attempt. A route in mode `off` gets it, too: otherwise switching
-/// a route off would change the key that the upstream deduplicates by.
+/// Adds the downstream key, which is the same for every attempt. A route in mode `off` gets it, too: otherwise
+/// switching a route off would change the key that the upstream deduplicates by.
 fn add_operation(headers: &mut HeaderMap, context: &Idempotency) {
     match context.mode() {
         Mode::Enforce => {}

@@ -1,5 +1,5 @@
-//! The harness of the tests: the real binary, an upstream that records what it receives, and a client that sends exactly
-//! the bytes it is given.
+//! The test harness: the real binary, an upstream that records what it receives, and a client that sends exactly the
+//! bytes it is given.
 
 mod client_connection;
 mod client_response;

@@ -75,8 +75,8 @@ async fn hop_by_hop_headers_of_a_request_stay_behind() {
     }
 }
 
-/// RFC 9110, 7.6.1: `Connection` may name hop-by-hop headers only. A proxy that removes every header that a client names
-/// can be made to remove one that it has acted on.
+/// RFC 9110, 7.6.1: `Connection` may name hop-by-hop headers only. A client could otherwise make the gateway remove a
+/// header that it has acted on.
 #[tokio::test]
 async fn connection_may_not_name_what_the_gateway_or_the_upstream_goes_by() {
     let upstream = TestUpstream::counting().await;
