@@ -1,4 +1,4 @@
-//! `semel gateway`: the layer of `semel-http` around a reverse proxy. [`run`] is all that the binary calls.
+//! `semel gateway`: the layer of `semel-http` around a reverse proxy. [`run()`] is all that the binary calls.
 //!
 //! A request passes these modules: `server` accepts the connection, `framing` scans its bytes, `client_service` and
 //! `checked_request` check its head, `routes` finds its upstream, `pipeline` holds the idempotency layer, and `proxy`

@@ -85,7 +85,6 @@ impl AdminListener {
     }
 
     /// Where it listens.
-    #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }

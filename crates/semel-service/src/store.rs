@@ -52,7 +52,6 @@ pub async fn open(url: &StoreUrl, options: &StoreOptions) -> Result<Engine> {
 }
 
 /// Adds to a store's error the settings that its fix is about.
-#[must_use]
 pub fn refused(error: &semel::Error) -> anyhow::Error {
     let text = error.to_string();
     let flags = match text.contains("hash secret") {

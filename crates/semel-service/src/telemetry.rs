@@ -51,7 +51,6 @@ pub struct Metrics(PrometheusHandle);
 
 impl Metrics {
     /// All metrics in the text format of Prometheus.
-    #[must_use]
     pub fn render(&self) -> String {
         self.0.render()
     }

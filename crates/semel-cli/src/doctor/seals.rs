@@ -21,7 +21,7 @@ struct SealSample {
     why: Option<String>,
 }
 
-/// `store` is without the sealing layer, so that sealed records are seen as they are stored.
+/// `store` is without the sealing layer, so that it returns sealed records as they are stored.
 pub(super) async fn check(config: &StoreConfig, store: &dyn Store) -> Vec<Finding> {
     let query = ListQuery { limit: SAMPLE, ..ListQuery::default() };
     let Ok(records) = store.list(&query).await else { return Vec::new() };

@@ -252,9 +252,9 @@ mod tests {
         let (decided, ()) = tokio::join!(deciding, meanwhile);
         let error = decided.unwrap_err().to_string();
         assert!(error.contains("has moved on") && error.contains("token is 2"), "{error}");
-        let seen = engine.store().get(&request.key).await.unwrap().unwrap();
-        assert_eq!(seen.record.token, 2, "nothing was changed");
-        assert_eq!(seen.record.state, semel::State::InProgress);
+        let sighting = engine.store().get(&request.key).await.unwrap().unwrap();
+        assert_eq!(sighting.record.token, 2, "nothing was changed");
+        assert_eq!(sighting.record.state, semel::State::InProgress);
     }
 
     #[tokio::test]
@@ -262,8 +262,8 @@ mod tests {
         let store = MemoryStore::new();
         let held = claim(1);
         store.claim(&held).await.unwrap();
-        let seen = async || store.get(&held.key).await.unwrap().unwrap().record;
-        refuse_unsealed(&seen().await, &store).await.unwrap();
+        let read = async || store.get(&held.key).await.unwrap().unwrap().record;
+        refuse_unsealed(&read().await, &store).await.unwrap();
         let keys = SealKeys::parse(&SealKey::random("a").unwrap().line()).unwrap();
         let sealed = Sealed::new(store.clone(), KeyRing::new(keys));
         let Ok(Claim::Granted(lease)) = sealed.claim(&claim(2)).await else {
@@ -271,7 +271,7 @@ mod tests {
         };
         let outcome = Arc::new(Outcome::success("paid"));
         sealed.complete(&CompleteRequest { owner: lease.owner, outcome }).await.unwrap();
-        let error = refuse_unsealed(&seen().await, &store).await.unwrap_err();
+        let error = refuse_unsealed(&read().await, &store).await.unwrap_err();
         assert!(
             error.is::<UsageError>() && error.to_string().contains("--seal-keys FILE"),
             "{error}"

@@ -78,7 +78,7 @@ impl Demo {
         format!(
             "A payments service is behind the gateway. Paste these into another terminal:\n\n\
              1. A first charge:\n   {first}\n\n\
-             2. The same request again, as a client sends it that got no response. The response is\n   \
+             2. The same request again, as from a client that got no response. The response is\n   \
              replayed (Idempotent-Replayed: true), and the card is not charged:\n   {first}\n\n\
              3. The same key for another request is refused with 409:\n   {other}\n\n\
              How often the card was charged: curl http://{gateway}/charges\n\

@@ -136,8 +136,8 @@ fn scanned(bytes: &mut [u8]) -> (usize, bool) {
 /// The bodies of the requests that hyper reads from `bytes` through a `ClientStream`; `None` for those that it could
 /// not read to their end.
 async fn served(bytes: &[u8]) -> Vec<Option<Bytes>> {
-    let seen: Arc<Mutex<Vec<Option<Bytes>>>> = Arc::default();
-    let log = seen.clone();
+    let received: Arc<Mutex<Vec<Option<Bytes>>>> = Arc::default();
+    let log = received.clone();
     let service = service_fn(move |request: Request<Incoming>| {
         let log = log.clone();
         async move {
@@ -156,8 +156,8 @@ async fn served(bytes: &[u8]) -> Vec<Option<Bytes>> {
         client.read_to_end(&mut Vec::new()).await.ok();
     };
     let _ = tokio::join!(serving, client_task);
-    Arc::try_unwrap(seen)
-        .map_or_else(|seen| seen.lock().unwrap().clone(), |it| it.into_inner().unwrap())
+    Arc::try_unwrap(received)
+        .map_or_else(|received| received.lock().unwrap().clone(), |it| it.into_inner().unwrap())
 }
 
 fn message() -> impl Strategy<Value = (String, String)> {
@@ -203,9 +203,9 @@ proptest! {
         let (texts, bodies): (Vec<_>, Vec<_>) = messages.into_iter().unzip();
         let mut bytes = texts.concat().into_bytes();
         prop_assert_eq!(scanned(&mut bytes), (bodies.len(), true));
-        let seen = runtime().block_on(served(&bytes));
+        let received = runtime().block_on(served(&bytes));
         let sent: Vec<_> = bodies.into_iter().map(|body| Some(Bytes::from(body))).collect();
-        prop_assert_eq!(seen, sent);
+        prop_assert_eq!(received, sent);
     }
 
     #[test]
@@ -219,8 +219,8 @@ proptest! {
         }
         let mut bytes = text.clone().into_bytes();
         let (heads, _) = scanned(&mut bytes);
-        let seen = runtime().block_on(served(text.as_bytes()));
-        prop_assert!(seen.len() <= heads, "{:?}: {} heads, but {:?}", text, heads, seen);
+        let received = runtime().block_on(served(text.as_bytes()));
+        prop_assert!(received.len() <= heads, "{:?}: {} heads, but {:?}", text, heads, received);
     }
 
     #[test]

@@ -54,7 +54,7 @@ impl<'a> FileReader<'a> {
     fn top(&mut self, table: DeTable<'a>) {
         let (basics, store) = (fields_of::<GatewayFields>(), fields_of::<StoreFields>());
         let names = [basics, store, fields_of::<PolicyFields>(), &SECTIONS].concat();
-        let (sections, rest) = split(self.known("", &names, table), &SECTIONS);
+        let (sections, rest) = split(self.known_fields("", &names, table), &SECTIONS);
         let (basics, rest) = split(rest, basics);
         let (store, policy) = split(rest, store);
         self.parsed.settings.store = self.fields("", store);
@@ -89,7 +89,7 @@ impl<'a> FileReader<'a> {
             self.note(&path, name.span());
             let fix = format!("write a section [{path}]");
             let Some(table) = self.expect(value, &path, &fix, into_table) else { continue };
-            let table = self.known(&path, fields_of::<UpstreamFields>(), table);
+            let table = self.known_fields(&path, fields_of::<UpstreamFields>(), table);
             upstreams.insert(name.into_inner().into_owned(), self.fields(&path, table));
         }
         upstreams
@@ -109,7 +109,8 @@ impl<'a> FileReader<'a> {
             return RouteFields::default();
         };
         let names = [fields_of::<RouteTarget>(), fields_of::<PolicyFields>()].concat();
-        let (target, policy) = split(self.known(&path, &names, table), fields_of::<RouteTarget>());
+        let (target, policy) =
+            split(self.known_fields(&path, &names, table), fields_of::<RouteTarget>());
         RouteFields { target: self.fields(&path, target), policy: self.fields(&path, policy) }
     }
 
@@ -120,7 +121,7 @@ impl<'a> FileReader<'a> {
     ) -> T {
         let fix = format!("write a section [{path}]");
         let Some(table) = self.expect(value, path, &fix, into_table) else { return T::default() };
-        let table = self.known(path, fields_of::<T>(), table);
+        let table = self.known_fields(path, fields_of::<T>(), table);
         self.fields(path, table)
     }
 
@@ -141,7 +142,12 @@ impl<'a> FileReader<'a> {
     }
 
     /// Notes where each field is, and takes out the unknown ones.
-    fn known(&mut self, path: &str, names: &[&'static str], table: DeTable<'a>) -> DeTable<'a> {
+    fn known_fields(
+        &mut self,
+        path: &str,
+        names: &[&'static str],
+        table: DeTable<'a>,
+    ) -> DeTable<'a> {
         let (known, unknown) = split(table, names);
         for (name, _) in &known {
             self.note(&join(path, name.get_ref()), name.span());

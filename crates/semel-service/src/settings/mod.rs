@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! semel.toml ─ file ─┐
-//! SEMEL_*   ─ clap ─┼─ raw::Settings + Origins ─ build ─ Config
+//! SEMEL_*   ─ clap ─┼─ RawSettings + SettingOrigins ─ ConfigBuilder ─ GatewayConfig
 //! --flags   ─ clap ─┘
 //! ```
 //! Raw settings are what was written, [`GatewayConfig`] is what it means. No value is guessed and none is ignored: a
@@ -76,8 +76,9 @@ pub struct GatewayFlags {
     /// File with settings; flags and SEMEL_* variables take precedence [default: semel.toml if it exists]
     #[arg(long, env = "SEMEL_CONFIG", value_name = "FILE", help_heading = "Operation")]
     config: Option<PathBuf>,
-    /// Run a demonstration: a built-in upstream, a temporary store, no authentication. Of the settings above only
-    /// --listen may be set, and no routes; semel.toml is read only if --config names it
+    /// Run a demonstration with a built-in upstream, a temporary store and anonymous callers. Does not go with
+    /// --upstream, --principal, --store, --mode, --mismatch-status or routes; reads semel.toml only if --config
+    /// names it
     #[arg(
         long,
         env = "SEMEL_DEMO",
@@ -95,7 +96,7 @@ impl GatewayFlags {
 
 /// The flags of every operator command that opens a store.
 #[derive(Args, Debug)]
-// Only a process that stays needs these.
+// Only a long-running process needs these.
 #[command(mut_arg("cache", |it| it.hide(true)), mut_arg("migrate", |it| it.hide(true)))]
 pub struct StoreFlags {
     #[command(flatten)]

@@ -6,7 +6,6 @@ use semel::http::normal_path;
 
 /// The canonical spelling of a path or template: [`normal_path`] without empty segments, which many upstreams ignore.
 /// It is for comparison only: the upstream gets the path as the client sent it.
-#[must_use]
 pub fn canonical_path(path: &str) -> Cow<'_, str> {
     let slashes = path.contains("//") || (path.len() > 1 && path.ends_with('/'));
     match normal_path(path) {

@@ -1,4 +1,4 @@
-//! The fields of a policy: at the top of semel.toml for every route, in a [[routes]] entry for one.
+//! The fields of a policy: at the top of semel.toml for every route, in a `[[routes]]` entry for one.
 
 use std::time::Duration;
 

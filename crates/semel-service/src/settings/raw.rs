@@ -45,7 +45,7 @@ pub(crate) struct RawSettings {
 /// The gateway's address, its default upstream, and how it finds the caller.
 #[derive(Args, Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[command(next_help_heading = "What is connected")]
+#[command(next_help_heading = "Gateway")]
 pub(crate) struct GatewayFields {
     /// Address to listen on [default: 127.0.0.1:8080]
     #[arg(long, env = "SEMEL_LISTEN", value_name = "ADDR")]

@@ -34,7 +34,6 @@ pub(super) fn bytes(file: &Path, fix: &str) -> Result<Vec<u8>, String> {
 }
 
 /// Without the newline that editors leave at the end.
-#[must_use]
 pub fn without_newline(bytes: &[u8]) -> &[u8] {
     let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     bytes.strip_suffix(b"\r").unwrap_or(bytes)

@@ -22,7 +22,6 @@ pub enum JwtKeyKind {
 
 impl JwtKeyKind {
     /// The scheme in front of the file.
-    #[must_use]
     pub const fn scheme(self) -> &'static str {
         match self {
             Self::Public => "jwt",
@@ -139,7 +138,6 @@ impl JwtKeys {
     }
 
     /// How many there are.
-    #[must_use]
     pub fn count(&self) -> usize {
         match self {
             Self::One(_) => 1,
@@ -148,7 +146,6 @@ impl JwtKeys {
     }
 
     /// The same keys, for tokens whose claims pass `claims`.
-    #[must_use]
     pub fn expecting(mut self, claims: &Validation) -> Self {
         let keys = match &mut self {
             Self::One(key) => std::slice::from_mut(&mut **key),

@@ -52,8 +52,8 @@ fn check(authority: &Authority) -> Result<(), String> {
     }
     // `Authority` takes any text after the colon, and a port that is too large.
     let port = &authority.as_str()[authority.host().len()..];
-    let known = port.is_empty() || port[1..].parse::<u16>().is_ok_and(|port| port > 0);
-    if known { Ok(()) } else { Err(PORT.into()) }
+    let is_valid = port.is_empty() || port[1..].parse::<u16>().is_ok_and(|port| port > 0);
+    if is_valid { Ok(()) } else { Err(PORT.into()) }
 }
 
 #[cfg(test)]
