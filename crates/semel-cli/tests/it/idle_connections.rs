@@ -19,7 +19,7 @@ async fn is_cut_off_when_idle(request: TestRequest) {
     sleep(Duration::from_millis(900)).await;
     upstream.open_gate();
     connection.read_response().await.unwrap().assert_ran("run 1");
-    timeout(Duration::from_secs(3), connection.assert_closed("idle")).await.expect("it is closed");
+    connection.assert_closed("idle").await;
 }
 
 #[tokio::test]
@@ -49,12 +49,9 @@ async fn a_connection_idle_after_a_request_without_a_body_is_cut_off() {
         assert_eq!(connection.read_response().await.unwrap().text(), "run 1");
         connections.push(connection);
     }
-    let closed = async {
-        for connection in &mut connections {
-            connection.assert_closed("idle").await;
-        }
-    };
-    timeout(Duration::from_secs(3), closed).await.expect("they are closed");
+    for connection in &mut connections {
+        connection.assert_closed("idle").await;
+    }
 }
 
 #[tokio::test]
@@ -68,7 +65,7 @@ async fn a_connection_idle_after_it_waited_for_a_duplicate_is_cut_off() {
     sleep(Duration::from_millis(900)).await;
     upstream.open_gate();
     duplicate.read_response().await.unwrap().assert_replay("run 1");
-    timeout(Duration::from_secs(3), duplicate.assert_closed("idle")).await.expect("it is closed");
+    duplicate.assert_closed("idle").await;
 }
 
 /// Empty lines are allowed before a request, but do not count as one.
@@ -79,7 +76,7 @@ async fn empty_lines_do_not_keep_a_connection() {
     let gateway = Setup::to(&upstream).config(config).start().await;
     let mut stream = TcpStream::connect(gateway.address).await.unwrap();
     let dripping = async {
-        for _ in 0..30 {
+        for _ in 0..150 {
             if stream.write_all(b"\r\n").await.is_err() {
                 return true;
             }

@@ -9,7 +9,7 @@ use tokio::{
 };
 
 use crate::harness::{
-    ClientConnection, ScriptedReply, Setup, TestRequest, TestUpstream, accept, until,
+    ClientConnection, PATIENCE, ScriptedReply, Setup, TestRequest, TestUpstream, accept, until,
 };
 
 /// An upstream for one connection, with a handler that reads and writes the bytes itself.
@@ -181,9 +181,8 @@ async fn an_upstream_that_only_hints_times_out() {
     .await;
     let setup = Setup::new().flag("--upstream", &format!("http://{address}"));
     let gateway = setup.config("[timeouts]\nheader = \"500ms\"\n").start().await;
-    let response =
-        timeout(Duration::from_secs(5), gateway.request(TestRequest::get("/orders"))).await;
-    response.expect("an answer in time").assert_problem(504, "upstream-timeout");
+    let response = timeout(PATIENCE, gateway.request(TestRequest::get("/orders"))).await;
+    response.expect("a response in time").assert_problem(504, "upstream-timeout");
 }
 
 /// Responses that must not have a body, from an upstream that sends one.

@@ -11,8 +11,8 @@ use crate::harness::{
     GatewayProcess, PATIENCE, ScriptedReply, Setup, TestRequest, TestUpstream, run, until,
 };
 
-/// The time for a shutdown with nothing to wait for.
-const BOUND: Duration = Duration::from_secs(10);
+/// The time for a shutdown with nothing to wait for: less than the default grace, and enough on a busy machine.
+const BOUND: Duration = PATIENCE;
 
 async fn assert_refuses(gateway: &GatewayProcess) {
     until("new connections are refused", async || {
@@ -186,7 +186,7 @@ async fn the_key_of_an_owner_that_was_killed_is_free_after_its_lease() {
             break;
         }
         response.assert_problem(409, "in-progress");
-        assert!(restarted_at.elapsed() < Duration::from_secs(5), "still not free");
+        assert!(restarted_at.elapsed() < PATIENCE, "still not free");
     }
     let received = upstream.received();
     assert_eq!(received.len(), 2);
@@ -222,7 +222,7 @@ async fn a_second_signal_ends_the_process_at_once() {
     gateway.sigterm();
     assert_refuses(&gateway).await;
     gateway.sigterm();
-    assert_eq!(gateway.wait_exit(Duration::from_secs(5)).await, Some(1));
+    assert_eq!(gateway.wait_exit(BOUND).await, Some(1));
 }
 
 #[tokio::test]
@@ -240,11 +240,12 @@ async fn a_shutdown_waits_no_longer_than_the_grace() {
 #[tokio::test]
 async fn the_shutdown_grace_counts_once_from_the_signal() {
     let upstream = TestUpstream::gated().await;
-    let mut gateway = Setup::to(&upstream).config("shutdown_grace = '2s'\n").start().await;
+    let mut gateway = Setup::to(&upstream).config("shutdown_grace = '6s'\n").start().await;
     let _wire = gateway.send(TestRequest::charge("k")).await;
     until("it runs", async || upstream.count() == 1).await;
     gateway.sigterm();
-    assert_eq!(gateway.wait_exit(Duration::from_secs(3)).await, Some(1));
+    // Spent twice, it would be 12 s.
+    assert_eq!(gateway.wait_exit(Duration::from_secs(11)).await, Some(1));
 }
 
 #[tokio::test]
@@ -275,7 +276,7 @@ async fn a_folder_with_records_refuses_another_hash_secret() {
     let args = [&args[..], &["--upstream", "http://127.0.0.1:1", "--principal", "anonymous"]];
     std::fs::write(setup.folder().join("secret"), "0123456789abcdef0123456789abcdef").unwrap();
     let args = [&args.concat()[..], &["--hash-secret-file", "secret"]].concat();
-    let ended = timeout(Duration::from_secs(3), run(setup.folder(), &args)).await;
+    let ended = timeout(Duration::from_secs(15), run(setup.folder(), &args)).await;
     let pinned = setup.folder().join("data/.hash-secret-check").exists();
     assert!(ended.is_ok() && !pinned, "it serves with another secret; pinned: {pinned}");
 }

@@ -55,8 +55,11 @@ async fn an_early_response_leaves_no_connection_behind() {
         got += up.read(&mut piece).await.unwrap();
     }
     drop(connection);
-    let end = timeout(Duration::from_secs(4), up.read(&mut piece)).await;
-    assert_eq!(end.expect("idle is 300ms, and nobody can use it again").unwrap_or(0), 0);
+    let end = timeout(PATIENCE, up.read(&mut piece)).await;
+    assert_eq!(
+        end.expect("idle is 300ms, and the connection cannot be used again").unwrap_or(0),
+        0
+    );
 }
 
 /// An upstream that has answered and reads no more must not keep the resources of a client that is gone.

@@ -46,7 +46,7 @@ impl<'a> ConfigBuilder<'a> {
     /// The configuration, or all problems.
     pub(super) fn build(mut self) -> Result<GatewayConfig, BadSettings> {
         self.check_demo();
-        let basics = &self.settings.basics;
+        let gateway = &self.settings.gateway;
         let policy = self.policy("", &self.settings.policy);
         let upstreams = self.upstreams();
         let default_upstream =
@@ -69,9 +69,9 @@ impl<'a> ConfigBuilder<'a> {
             timeouts: self.timeouts(),
             client: self.client(),
             admin: self.admin(),
-            compare_host: basics.compare_host.unwrap_or(true),
-            trust_forwarded: basics.trust_forwarded.unwrap_or_default(),
-            shutdown_grace: basics.shutdown_grace.map_or(GatewayConfig::SHUTDOWN_GRACE, |it| it.0),
+            compare_host: gateway.compare_host.unwrap_or(true),
+            trust_forwarded: gateway.trust_forwarded.unwrap_or_default(),
+            shutdown_grace: gateway.shutdown_grace.map_or(GatewayConfig::SHUTDOWN_GRACE, |it| it.0),
             buffer_bytes: self.buffer(),
             log: self.log(),
             demo: self.context.demo,
@@ -124,7 +124,7 @@ impl<'a> ConfigBuilder<'a> {
     }
 
     fn principal(&mut self) -> PrincipalSource {
-        match &self.settings.basics.principal {
+        match &self.settings.gateway.principal {
             Some(PrincipalSetting::Anonymous) => PrincipalSource::Anonymous,
             Some(PrincipalSetting::Authorization) => PrincipalSource::Authorization,
             Some(PrincipalSetting::Header(name)) => PrincipalSource::Header(name.clone()),
@@ -190,7 +190,7 @@ impl<'a> ConfigBuilder<'a> {
     }
 
     fn buffer(&mut self) -> usize {
-        let bytes = self.settings.basics.buffer.map_or(GatewayConfig::BUFFER_BYTES, |it| it.0);
+        let bytes = self.settings.gateway.buffer.map_or(GatewayConfig::BUFFER_BYTES, |it| it.0);
         /// The memory that a request takes beside its body.
         const HEAD: usize = 4096;
         let settings = self.settings;
@@ -211,7 +211,7 @@ impl<'a> ConfigBuilder<'a> {
     }
 
     fn warnings(&mut self) -> Vec<String> {
-        let (jwt, principal) = (&self.settings.jwt, &self.settings.basics.principal);
+        let (jwt, principal) = (&self.settings.jwt, &self.settings.gateway.principal);
         let set = jwt.issuers.is_some() || jwt.audiences.is_some() || jwt.leeway.is_some();
         if set
             && !matches!(principal, Some(PrincipalSetting::Jwt(_) | PrincipalSetting::JwtSecret(_)))

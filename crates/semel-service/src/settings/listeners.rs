@@ -13,7 +13,7 @@ use super::{
 
 impl ConfigBuilder<'_> {
     pub(super) fn listen(&self) -> SocketAddr {
-        self.settings.basics.listen.map_or(GatewayConfig::LISTEN, |it| it.0)
+        self.settings.gateway.listen.map_or(GatewayConfig::LISTEN, |it| it.0)
     }
 
     pub(super) fn admin(&mut self) -> Option<AdminSettings> {

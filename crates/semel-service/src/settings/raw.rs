@@ -21,7 +21,7 @@ use super::{
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct RawSettings {
     #[command(flatten)]
-    pub(super) basics: GatewayFields,
+    pub(super) gateway: GatewayFields,
     #[command(flatten)]
     pub(super) store: StoreFields,
     #[command(flatten)]

@@ -39,7 +39,7 @@ impl ConfigBuilder<'_> {
 
     /// `upstream` is short for `url` of [upstreams.default], and its flag overrides that url.
     fn default_upstream(&mut self, own: Option<&UpstreamFields>) -> Option<UpstreamConfig> {
-        let short = self.settings.basics.upstream.as_ref();
+        let short = self.settings.gateway.upstream.as_ref();
         let fields = own.cloned().unwrap_or_default();
         let (url, path) = match (short, &fields.url) {
             (Some(_), Some(_))
@@ -154,7 +154,7 @@ impl ConfigBuilder<'_> {
 
     /// A route without an upstream needs the default one.
     fn check_default(&mut self, path: &str) {
-        let there = self.settings.basics.upstream.is_some()
+        let there = self.settings.gateway.upstream.is_some()
             || self.settings.upstreams.contains_key(UpstreamConfig::DEFAULT)
             || self.origins.of("upstream") != SettingOrigin::Default;
         if !there && !self.demo() {
@@ -166,11 +166,11 @@ impl ConfigBuilder<'_> {
     fn policy_of(&mut self, path: &str, fields: &RouteFields) -> Option<semel::http::RoutePolicy> {
         let method = fields.target.matching.as_ref().and_then(|matching| matching.method.as_ref());
         // The layer protects POST, PUT, PATCH and DELETE by default, and other methods only on a route that names them.
-        let guarded_by_name = method.is_some_and(|method| {
+        let protected_by_name = method.is_some_and(|method| {
             !method.is_safe()
                 && ![Method::POST, Method::PUT, Method::PATCH, Method::DELETE].contains(method)
         });
-        if fields.policy.is_empty() && !guarded_by_name {
+        if fields.policy.is_empty() && !protected_by_name {
             return None;
         }
         self.policy(path, &fields.policy.over(&self.settings.policy))

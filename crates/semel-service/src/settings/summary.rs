@@ -89,7 +89,7 @@ fn rows(gathered: &LoadedSettings, config: &GatewayConfig) -> Vec<SummaryRow> {
 }
 
 fn upstreams(gathered: &LoadedSettings, config: &GatewayConfig) -> Vec<SummaryRow> {
-    let short = gathered.read.settings.basics.upstream.is_some();
+    let short = gathered.read.settings.gateway.upstream.is_some();
     let named = config.upstreams.iter().map(|upstream| {
         let name = match upstream.name.as_str() {
             UpstreamConfig::DEFAULT if short => "upstream".to_owned(),

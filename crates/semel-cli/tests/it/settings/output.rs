@@ -1,12 +1,12 @@
 //! Output to a closed pipe or a full disk.
 
-use std::{fs::File, process::Stdio, time::Duration};
+use std::{fs::File, process::Stdio};
 
 use tempfile::TempDir;
 
 use super::stderr;
 use crate::harness::{
-    ClientConnection, KillOnDrop, TestRequest, TestUpstream, closed_pipe, command, until,
+    ClientConnection, KillOnDrop, PATIENCE, TestRequest, TestUpstream, closed_pipe, command, until,
 };
 
 #[test]
@@ -55,8 +55,7 @@ async fn a_blocked_stderr_delays_no_request() {
     let mut connection = ClientConnection::to(address).await;
     for number in 0..2000 {
         connection.write(TestRequest::charge("k").bytes()).await;
-        let response =
-            tokio::time::timeout(Duration::from_secs(5), connection.read_response()).await;
+        let response = tokio::time::timeout(PATIENCE, connection.read_response()).await;
         assert!(response.is_ok(), "no answer to request {number}");
     }
 }
