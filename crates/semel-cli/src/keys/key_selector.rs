@@ -135,15 +135,15 @@ mod tests {
 
     #[test]
     fn how_the_gateway_finds_the_caller_is_not_a_callers_name() {
-        for who in ["authorization", "header:x-user", "jwt:keys.json", "jwt-secret:secret"] {
-            let error = principal(who).unwrap_err();
+        for text in ["authorization", "header:x-user", "jwt:keys.json", "jwt-secret:secret"] {
+            let error = principal(text).unwrap_err();
             assert!(
                 error.is::<UsageError>() && error.to_string().contains("credential:FILE"),
                 "{error}"
             );
         }
-        for (who, name) in [("user-7", "user-7"), ("name:jwt:x", "jwt:x"), ("a:b", "a:b")] {
-            assert_eq!(principal(who).unwrap(), Principal::from(name));
+        for (text, name) in [("user-7", "user-7"), ("name:jwt:x", "jwt:x"), ("a:b", "a:b")] {
+            assert_eq!(principal(text).unwrap(), Principal::from(name));
         }
     }
 

@@ -14,9 +14,9 @@ use crate::harness::{
 
 const SECRET: &str = "c2VjcmV0LXRoYXQtaXMtbG9uZy1lbm91Z2gtZm9yLUhTMjU2";
 
-async fn stage(who: &str) -> (TestUpstream, GatewayProcess) {
+async fn stage(principal: &str) -> (TestUpstream, GatewayProcess) {
     let upstream = TestUpstream::counting().await;
-    let setup = Setup::to(&upstream).flag("--principal", who);
+    let setup = Setup::to(&upstream).flag("--principal", principal);
     std::fs::write(setup.folder().join("secret"), SECRET).unwrap();
     let gateway = setup.start().await;
     (upstream, gateway)
@@ -28,11 +28,14 @@ fn charge_as(header: &str, value: &str) -> TestRequest {
 
 /// Asserts that each of these callers has a key space of its own.
 async fn are_kept_apart(gateway: &GatewayProcess, header: &str, callers: [&str; 2]) {
-    for (number, who) in callers.into_iter().enumerate() {
-        gateway.request(charge_as(header, who)).await.assert_ran(&format!("run {}", number + 1));
+    for (number, caller) in callers.into_iter().enumerate() {
+        gateway.request(charge_as(header, caller)).await.assert_ran(&format!("run {}", number + 1));
     }
-    for (number, who) in callers.into_iter().enumerate() {
-        gateway.request(charge_as(header, who)).await.assert_replay(&format!("run {}", number + 1));
+    for (number, caller) in callers.into_iter().enumerate() {
+        gateway
+            .request(charge_as(header, caller))
+            .await
+            .assert_replay(&format!("run {}", number + 1));
     }
 }
 
@@ -179,8 +182,8 @@ async fn a_saved_error_page_is_no_key() {
     let page = "<!DOCTYPE html><html><body><h1>502 Bad Gateway</h1></body></html>";
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("keys"), page).unwrap();
-    for who in ["jwt:keys", "jwt-secret:keys"] {
-        let args = ["gateway", "--upstream", "http://127.0.0.1:9", "--principal", who];
+    for setting in ["jwt:keys", "jwt-secret:keys"] {
+        let args = ["gateway", "--upstream", "http://127.0.0.1:9", "--principal", setting];
         let ended = run(folder.path(), &[&args[..], &["--store", "memory:"]].concat()).await;
         ended.assert_stderr(&[2], &["--principal", "keys", "HTML", "JWKS"]);
     }

@@ -118,7 +118,7 @@ async fn an_early_response_does_not_cut_off_a_keyed_upload() {
             _ => break,
         }
     }
-    assert_eq!(got, size, "the caller was told {}", response.status);
+    assert_eq!(got, size, "the caller got {}", response.status);
 }
 
 /// The process must not end before it has forwarded what a client has sent.
@@ -148,7 +148,7 @@ async fn a_shutdown_does_not_cut_off_an_upload_that_was_answered_early() {
     }
     let response = client.await.unwrap().map(|it| it.status);
     let code = gateway.wait_exit(PATIENCE).await;
-    assert_eq!(got, size, "the caller was told {response:?}, exit code {code:?}");
+    assert_eq!(got, size, "the caller got {response:?}, exit code {code:?}");
 }
 
 /// The gateway waits for the client here, so the limits for clients apply.

@@ -60,7 +60,7 @@ fn rows(gathered: &LoadedSettings, config: &GatewayConfig) -> Vec<SummaryRow> {
     let row = |name: &str, value: String| (name.to_owned(), value);
     let mut rows = vec![
         row("listen", config.listen.to_string()),
-        row("principal", who(&config.principal)),
+        row("principal", principal(&config.principal)),
         row(
             "store",
             config.store.as_ref().map_or("a temporary folder".into(), ToString::to_string),
@@ -151,8 +151,8 @@ fn operation(gathered: &LoadedSettings, config: &GatewayConfig) -> Vec<SummaryRo
     rows
 }
 
-fn who(who: &PrincipalSource) -> String {
-    match who {
+fn principal(source: &PrincipalSource) -> String {
+    match source {
         PrincipalSource::Anonymous => "anonymous".into(),
         PrincipalSource::Authorization => "authorization".into(),
         PrincipalSource::Header(name) => format!("header:{name}"),

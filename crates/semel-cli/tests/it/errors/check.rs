@@ -62,7 +62,7 @@ async fn bad_settings_are_reported_with_their_place() {
 
 #[tokio::test]
 async fn secrets_are_not_shown() {
-    let secret = "a-secret-that-nobody-sees";
+    let secret = "a-secret-that-is-never-shown";
     let folder = folder(GOOD);
     let args = ["config", "check", "--admin", "127.0.0.1:0", "--admin-token", secret];
     let ended = run(folder.path(), &args).await;

@@ -24,7 +24,7 @@ async fn http_1_0_is_served_and_closed() {
     let mut connection = stage.gateway.connection().await;
     connection.write(old("GET", "")).await;
     assert_eq!(connection.read_response().await.unwrap().text(), "run 1");
-    connection.assert_closed("nobody asked to keep it").await;
+    connection.assert_closed("the client did not ask to keep it").await;
     let mut connection = stage.gateway.connection().await;
     connection.write(old("POST", "Content-Length: 5\r\n") + "5 EUR").await;
     assert_eq!(connection.read_response().await.unwrap().text(), "run 2");

@@ -114,13 +114,13 @@ async fn connection_may_not_name_what_the_gateway_or_the_upstream_goes_by() {
 /// Without it the upstream would serve another caller than the one whose key was used.
 #[tokio::test]
 async fn the_header_that_names_the_caller_is_passed_on_though_connection_names_it() {
-    for (who, header, value) in [
+    for (principal, header, value) in [
         ("header:X-User", "X-User", "7"),
         ("authorization", "Authorization", "Bearer a"),
         ("header:X-Forwarded-User", "X-Forwarded-User", "7"),
     ] {
         let upstream = TestUpstream::counting().await;
-        let gateway = Setup::to(&upstream).flag("--principal", who).start().await;
+        let gateway = Setup::to(&upstream).flag("--principal", principal).start().await;
         for (number, request) in
             [TestRequest::charge("k"), TestRequest::get("/orders")].into_iter().enumerate()
         {
@@ -128,7 +128,11 @@ async fn the_header_that_names_the_caller_is_passed_on_though_connection_names_i
                 request.header(header, value).header("Connection", &header.to_lowercase());
             gateway.request(request).await.assert_ran(&format!("run {}", number + 1));
             let received = upstream.received().pop().unwrap();
-            assert_eq!(received.header(&header.to_lowercase()), Some(value), "{who}: {received:?}");
+            assert_eq!(
+                received.header(&header.to_lowercase()),
+                Some(value),
+                "{principal}: {received:?}"
+            );
         }
     }
 }

@@ -52,8 +52,9 @@ async fn the_key_is_the_same_over_attempts_which_are_counted() {
 async fn two_callers_with_the_same_key_have_two_downstream_keys() {
     let upstream = TestUpstream::counting().await;
     let gateway = Setup::to(&upstream).flag("--principal", "authorization").start().await;
-    for who in ["Bearer a", "Bearer b"] {
-        let response = gateway.request(TestRequest::charge("k").header("Authorization", who)).await;
+    for credential in ["Bearer a", "Bearer b"] {
+        let response =
+            gateway.request(TestRequest::charge("k").header("Authorization", credential)).await;
         assert!(!response.is_replay());
     }
     let received = upstream.received();

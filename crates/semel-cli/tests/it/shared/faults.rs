@@ -109,9 +109,9 @@ async fn without_postgres_an_arbiter_refuses_new_keys_and_serves_replays() {
 async fn redis_cut_for_one_gateway_with_an_arbiter_runs_nothing_twice() {
     let (store, upstream) = (SharedStore::arbiter(), TestUpstream::counting().await);
     let proxy = store.proxy();
-    let lame = GatewayNode::start(store.through(&proxy, &upstream)).await;
-    let whole = GatewayNode::start(store.to(&upstream)).await;
-    let load = load([&lame, &whole]);
+    let cut_off = GatewayNode::start(store.through(&proxy, &upstream)).await;
+    let healthy = GatewayNode::start(store.to(&upstream)).await;
+    let load = load([&cut_off, &healthy]);
     for fault in [Fault::BlackHole, Fault::None, Fault::OneWay, Fault::None, Fault::Refuse] {
         load.pass(10).await;
         proxy.set(fault);
@@ -126,34 +126,34 @@ async fn redis_cut_for_one_gateway_with_an_arbiter_runs_nothing_twice() {
 async fn redis_cut_for_one_gateway_with_a_failover_counts_what_may_run_twice() {
     let (store, upstream) = (SharedStore::failover(), TestUpstream::counting().await);
     let proxy = store.proxy();
-    let lame = GatewayNode::start(store.through(&proxy, &upstream)).await;
-    let whole = GatewayNode::start(store.to(&upstream)).await;
+    let cut_off = GatewayNode::start(store.through(&proxy, &upstream)).await;
+    let healthy = GatewayNode::start(store.to(&upstream)).await;
     for key in ["a", "b", "c"] {
-        assert!(whole.runs(key).await && !lame.runs(key).await, "{key} runs once at first");
+        assert!(healthy.runs(key).await && !cut_off.runs(key).await, "{key} runs once at first");
     }
-    assert_eq!(lame.unprotected().await, 0);
+    assert_eq!(cut_off.unprotected().await, 0);
     cut(&proxy);
     for key in ["a", "b", "c"] {
-        assert!(lame.runs(key).await, "{key}: nobody could tell that it ran");
+        assert!(cut_off.runs(key).await, "{key}: the gateway cannot know that it ran");
     }
-    assert!(lame.unprotected().await >= upstream.count() - 3);
+    assert!(cut_off.unprotected().await >= upstream.count() - 3);
     // The other gateway does not run what the cut one ran, once it has read that PostgreSQL must be asked.
     let mut keys = (0..).map(|number| format!("later-{number}"));
     let mut shared = String::new();
     until("the other asks PostgreSQL", async || {
         shared = keys.next().unwrap();
-        assert!(lame.runs(&shared).await);
-        !whole.runs(&shared).await
+        assert!(cut_off.runs(&shared).await);
+        !healthy.runs(&shared).await
     })
     .await;
-    assert_eq!(whole.unprotected().await, 0);
+    assert_eq!(healthy.unprotected().await, 0);
     proxy.set(Fault::None);
-    falls_back(&lame).await;
-    let before = (upstream.count(), lame.unprotected().await);
-    for node in [&lame, &whole] {
+    falls_back(&cut_off).await;
+    let before = (upstream.count(), cut_off.unprotected().await);
+    for node in [&cut_off, &healthy] {
         assert!(!node.runs(&shared).await, "it ran during the outage");
     }
-    assert_eq!((upstream.count(), lame.unprotected().await), before);
+    assert_eq!((upstream.count(), cut_off.unprotected().await), before);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

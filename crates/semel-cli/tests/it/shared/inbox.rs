@@ -96,8 +96,8 @@ async fn partitions_of_an_inbox_are_made_and_dropped() {
 #[tokio::test]
 async fn a_table_that_is_no_inbox_is_not_touched() {
     let tables = Tables::new().await;
-    let refused = tables.semel("nobody", "30d").await;
-    refused.assert_stderr(&[1], &["there is no table", "nobody", "--inbox", "[SCHEMA.]TABLE"]);
+    let refused = tables.semel("absent", "30d").await;
+    refused.assert_stderr(&[1], &["there is no table", "absent", "--inbox", "[SCHEMA.]TABLE"]);
     let refused = tables.semel("users", "30d").await;
     refused.assert_stderr(&[1], &["not the table of an inbox", "inbox.install()"]);
     tables.semel("a-b", "30d").await.assert_stderr(&[1], &["table: use 1 to 48", "--inbox"]);
