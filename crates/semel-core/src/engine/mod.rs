@@ -30,7 +30,6 @@
 //!
 //! What a caller sees is in the documentation of [`Engine`].
 
-mod admin;
 mod answer;
 mod attempt;
 mod builder;
@@ -38,6 +37,7 @@ mod claim;
 mod cleanup;
 mod context;
 mod lease_lost;
+mod operator;
 mod recorded_request;
 mod release_on_drop;
 mod renewal;

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use lru::LruCache;
 
 use crate::{
-    Body, ChangeFeed, ChangeObserver, Fingerprint, KeyHash, Outcome, Replay, Span, Timestamp,
-    sync::Mutex,
+    Body, ChangeFeed, Fingerprint, KeyHash, Outcome, Replay, Span, Timestamp, sync::Mutex,
 };
 
 /// Enough that threads seldom wait for each other. A small cache has one shard, so that its order of use is exact.
@@ -118,6 +117,10 @@ impl OutcomeCache {
         shard.remove(key);
     }
 
+    pub(super) fn invalidate_all(&self) {
+        self.shards.iter().for_each(|shard| shard.lock().clear());
+    }
+
     pub(super) fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().entries.len()).sum()
     }
@@ -146,15 +149,6 @@ impl OutcomeCache {
 
     fn shard(&self, key: &KeyHash) -> &Mutex<CacheShard> {
         &self.shards[usize::from(key.as_bytes()[1]) % self.shards.len()]
-    }
-}
-
-impl ChangeObserver for OutcomeCache {
-    fn changed(&self, key: Option<&KeyHash>) {
-        match key {
-            Some(key) => self.invalidate(key),
-            None => self.shards.iter().for_each(|shard| shard.lock().clear()),
-        }
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod builder;
 mod cache;
+mod invalidation;
 #[cfg(all(test, not(shuttle)))]
 mod tests;
 
@@ -67,15 +68,6 @@ impl<S: Store> Cached<S> {
         if let Ok(Claim::Replay(replay)) = reply {
             self.cache.insert(&request.key, &request.fingerprint, replay, miss);
         }
-    }
-
-    /// Invalidates a key before a step that may change it, and once more after: a concurrent claim may have cached the
-    /// outcome from before.
-    async fn invalidate_around<T>(&self, key: &KeyHash, step: impl Future<Output = T>) -> T {
-        self.cache.invalidate(key);
-        let reply = step.await;
-        self.cache.invalidate(key);
-        reply
     }
 }
 

@@ -134,7 +134,11 @@ impl<P: Store, S: Store + FailbackWindow> FailoverInner<P, S> {
         if let Some(ClaimOrigin::Secondary { span }) = self.origins.origin(&owner.nonce)
             && let Err(error) = self.extend_window(span.saturating_add(MARGIN / 2)).await
         {
-            tracing::warn!(%error, key = %owner.key, "failover: cannot extend the failback window; other nodes may stop reading this key too early");
+            tracing::warn!(
+                %error,
+                key = %owner.key,
+                "failover: cannot extend the failback window; other nodes may stop reading this key too early"
+            );
         }
     }
 
