@@ -29,7 +29,7 @@ struct Bookkeeping {
 #[derive(Debug)]
 struct RecordSlot {
     hash: u64,
-    entry: Box<QueuedRecord>,
+    boxed: Box<QueuedRecord>,
 }
 
 #[derive(Debug)]
@@ -60,11 +60,11 @@ pub(super) enum OversizedOutcome {
 
 impl RecordShard {
     pub(super) fn get(&self, hash: u64, key: &KeyHash) -> Option<&Record> {
-        self.table.find(hash, has_key(key)).map(|slot| &slot.entry.record)
+        self.table.find(hash, has_key(key)).map(|slot| &slot.boxed.record)
     }
 
     pub(super) fn records(&self) -> impl Iterator<Item = &Record> {
-        self.table.iter().map(|slot| &slot.entry.record)
+        self.table.iter().map(|slot| &slot.boxed.record)
     }
 
     pub(super) const fn state_counts(&self) -> StateCounts {
@@ -99,7 +99,7 @@ impl RecordShard {
             }
             return Ok(answer);
         };
-        let Step { change, answer } = step(Some(&slot.entry.record));
+        let Step { change, answer } = step(Some(&slot.boxed.record));
         match change {
             Change::Keep => {}
             Change::Put(record) => self.books.replace(slot, record, budget, oversized)?,
@@ -123,8 +123,8 @@ impl RecordShard {
             };
             let Ok(mut entry) = self.table.find_entry(hash, is_queued(hash, at)) else { continue };
             let slot = entry.get_mut();
-            slot.entry.queued_at = None;
-            match steps::purge(&slot.entry.record, now) {
+            slot.boxed.queued_at = None;
+            match steps::purge(&slot.boxed.record, now) {
                 Change::Keep => self.books.requeue(slot, now),
                 Change::Put(record) => {
                     // An Unknown record needs as many bytes as before, so this cannot be refused.
@@ -148,7 +148,7 @@ impl RecordShard {
         while !evicted && skipped.len() < MAX_CHECKED {
             let Some((at, hash)) = self.books.queue.pop() else { break };
             let Ok(entry) = self.table.find_entry(hash, is_queued(hash, at)) else { continue };
-            if entry.get().entry.record.state == State::Completed {
+            if entry.get().boxed.record.state == State::Completed {
                 self.books.remove(&entry.remove().0, budget);
                 evicted = true;
             } else {
@@ -162,9 +162,9 @@ impl RecordShard {
     /// Searches every record, since the queue started with too many that must not be evicted.
     fn evict_by_search(&mut self, budget: &MemoryBudget) -> bool {
         let completed =
-            self.table.iter().filter(|slot| slot.entry.record.state == State::Completed);
-        let nearest = completed.min_by_key(|slot| slot.entry.record.expires_at);
-        let found = nearest.map(|slot| (slot.hash, slot.entry.record.key));
+            self.table.iter().filter(|slot| slot.boxed.record.state == State::Completed);
+        let nearest = completed.min_by_key(|slot| slot.boxed.record.expires_at);
+        let found = nearest.map(|slot| (slot.hash, slot.boxed.record.key));
         if let Some((hash, key)) = found {
             self.remove(hash, &key, budget);
         }
@@ -182,7 +182,7 @@ impl RecordShard {
         }
         self.books.counts.add(record.state);
         let mut slot =
-            RecordSlot { hash, entry: Box::new(QueuedRecord { record, queued_at: None }) };
+            RecordSlot { hash, boxed: Box::new(QueuedRecord { record, queued_at: None }) };
         self.books.queue_earlier(&mut slot);
         self.table.insert_unique(hash, slot, |slot| slot.hash);
         Ok(())
@@ -200,8 +200,8 @@ impl RecordShard {
         const SLACK: usize = 64;
         if self.books.queue.len() > 2 * self.table.len() + SLACK {
             self.books.queue = DueQueue::default();
-            for slot in self.table.iter().filter(|slot| slot.entry.queued_at.is_some()) {
-                self.books.queue.push(slot.entry.queued_at.unwrap_or_default(), slot.hash);
+            for slot in self.table.iter().filter(|slot| slot.boxed.queued_at.is_some()) {
+                self.books.queue.push(slot.boxed.queued_at.unwrap_or_default(), slot.hash);
             }
         }
     }
@@ -216,7 +216,7 @@ impl Bookkeeping {
         budget: &MemoryBudget,
         oversized: OversizedOutcome,
     ) -> Result<(), StoreFull> {
-        let reserved = reserved_bytes(&slot.entry.record);
+        let reserved = reserved_bytes(&slot.boxed.record);
         let mut needed = reserved_bytes(&record);
         if needed > reserved && !self.budget.grow(budget, needed - reserved) {
             if oversized == OversizedOutcome::Refuse {
@@ -230,33 +230,33 @@ impl Bookkeeping {
             }
         }
         self.budget.shrink(budget, reserved.saturating_sub(needed));
-        self.counts.remove(slot.entry.record.state);
+        self.counts.remove(slot.boxed.record.state);
         self.counts.add(record.state);
-        slot.entry.record = record;
+        slot.boxed.record = record;
         self.queue_earlier(slot);
         Ok(())
     }
 
     /// The record was removed from the table.
     fn remove(&mut self, slot: &RecordSlot, budget: &MemoryBudget) {
-        self.counts.remove(slot.entry.record.state);
-        self.budget.return_record(budget, reserved_bytes(&slot.entry.record));
+        self.counts.remove(slot.boxed.record.state);
+        self.budget.return_record(budget, reserved_bytes(&slot.boxed.record));
     }
 
     /// Makes sure that the queue has an entry in time for this record.
     fn queue_earlier(&mut self, slot: &mut RecordSlot) {
-        let Some(at) = slot.entry.record.look_at() else { return };
-        if slot.entry.queued_at.is_none_or(|queued| at < queued) {
-            slot.entry.queued_at = Some(at);
+        let Some(at) = slot.boxed.record.look_at() else { return };
+        if slot.boxed.queued_at.is_none_or(|queued| at < queued) {
+            slot.boxed.queued_at = Some(at);
             self.queue.push(at, slot.hash);
         }
     }
 
     /// Queues a record that was checked too early. Never for now, since the same purge would check it again.
     fn requeue(&mut self, slot: &mut RecordSlot, now: Timestamp) {
-        if let Some(due) = slot.entry.record.due_at() {
+        if let Some(due) = slot.boxed.record.due_at() {
             let at = due.max(now.after(Span::from_millis(1)));
-            slot.entry.queued_at = Some(at);
+            slot.boxed.queued_at = Some(at);
             self.queue.push(at, slot.hash);
         }
     }
@@ -291,9 +291,9 @@ fn reserved_bytes(record: &Record) -> usize {
 }
 
 fn has_key(key: &KeyHash) -> impl Fn(&RecordSlot) -> bool {
-    move |slot| slot.entry.record.key == *key
+    move |slot| slot.boxed.record.key == *key
 }
 
 fn is_queued(hash: u64, at: Timestamp) -> impl Fn(&RecordSlot) -> bool {
-    move |slot| slot.hash == hash && slot.entry.queued_at == Some(at)
+    move |slot| slot.hash == hash && slot.boxed.queued_at == Some(at)
 }

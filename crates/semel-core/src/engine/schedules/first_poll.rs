@@ -56,8 +56,8 @@ async fn a_caller_that_is_gone_after_the_first_poll() {
     assert_eq!(engine.shutdown(LEASE).await, 0, "work that has started is finished");
     let (started, ended) = (*progress.started.borrow(), progress.ended.load(SeqCst));
     assert_eq!((started, ended), (1, 1), "the work does not end with its caller");
-    let seen = store.records.get(&engine.key_hash(&key())).await.expect("memory");
-    assert_eq!(seen.expect("claimed").record.state, State::Completed);
+    let sighting = store.records.get(&engine.key_hash(&key())).await.expect("memory");
+    assert_eq!(sighting.expect("claimed").record.state, State::Completed);
 }
 
 #[test]

@@ -34,7 +34,7 @@ async fn a_reply_at_the_moment_of_the_timeout() {
     match answer {
         Ok(_) => assert_eq!(runs.load(SeqCst), 1),
         Err(RunError::Store(_)) => {
-            assert_eq!(runs.load(SeqCst), 0, "the error message that no work ran")
+            assert_eq!(runs.load(SeqCst), 0, "the error says that no work ran")
         }
         Err(RunError::Busy { .. }) => {}
         Err(other) => panic!("{other:?}"),

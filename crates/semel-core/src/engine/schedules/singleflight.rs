@@ -114,8 +114,8 @@ async fn an_old_call_finishes_while_the_next_one_is_in_flight() {
     let receiver = follower_of(calls.join(id(1))).expect("the limits allow a follower");
     let lost = LeaseLostSignal::new(old.entry(), StoreDown::Refuse);
     let leading = Arc::new(AtomicBool::new(false));
-    let loses = spawn(async move { lost.fire() });
-    let lands = spawn(async move { finish(old, answer(1)) });
+    let loses_lease = spawn(async move { lost.fire() });
+    let finishes = spawn(async move { finish(old, answer(1)) });
     let callers = (0..3).map(|_| {
         let (calls, leading) = (calls.clone(), leading.clone());
         spawn(async move {
@@ -135,7 +135,7 @@ async fn an_old_call_finishes_while_the_next_one_is_in_flight() {
             }
         })
     });
-    for task in callers.chain([loses, lands]).collect::<Vec<_>>() {
+    for task in callers.chain([loses_lease, finishes]).collect::<Vec<_>>() {
         task.await.expect("the task ends by itself");
     }
     let result = receiver.result(WAIT).await.expect("a follower of the old call gets its result");
@@ -178,7 +178,7 @@ fn followers_of_a_dropped_leader_learn_whether_the_work_ran() {
                     Err(RunError::Interrupted) => assert!(ran.load(SeqCst)),
                     Err(RunError::Store(error)) => {
                         assert_eq!(error.kind(), ErrorKind::Closed);
-                        assert!(!ran.load(SeqCst), "the error message that no work ran");
+                        assert!(!ran.load(SeqCst), "the error says that no work ran");
                     }
                     Ok(next) => assert_eq!(next.attempt, 2),
                     Err(other) => panic!("{other:?}"),
@@ -262,12 +262,12 @@ fn exactly_as_many_callers_follow_one_key_as_allowed() {
             .collect();
         // A receiver of the leader itself does not count as a follower.
         drop(leader.subscribe());
-        let seats =
+        let receivers =
             join_all(joining).await.into_iter().filter_map(|receiver| receiver.expect("joins"));
-        let seats: Vec<_> = seats.collect();
-        assert_eq!(seats.len(), 2);
+        let receivers: Vec<_> = receivers.collect();
+        assert_eq!(receivers.len(), 2);
         let waiting =
-            seats.into_iter().map(|receiver| spawn(receiver.result(WAIT))).collect::<Vec<_>>();
+            receivers.into_iter().map(|receiver| spawn(receiver.result(WAIT))).collect::<Vec<_>>();
         finish(leader, answer(1));
         for result in join_all(waiting).await {
             assert_eq!(result.expect("the waiter ends by itself").expect("finished").attempt, 1);
@@ -277,17 +277,17 @@ fn exactly_as_many_callers_follow_one_key_as_allowed() {
 
 async fn as_many_callers_follow_all_keys_as_allowed() {
     let calls = InFlightCalls::new(FollowerLimits { in_all: 2, ..NO_LIMITS });
-    let leads: Vec<_> = (1..=4).map(|n| leader_of(calls.join(id(n)))).collect();
+    let leaders: Vec<_> = (1..=4).map(|n| leader_of(calls.join(id(n)))).collect();
     let joining: Vec<_> = (1..=4)
         .map(|n| {
             let calls = calls.clone();
             spawn(async move { follower_of(calls.join(id(n))) })
         })
         .collect();
-    let seats: Vec<_> = join_all(joining).await;
-    let waiting = seats.iter().filter(|receiver| matches!(receiver, Ok(Some(_)))).count();
+    let receivers: Vec<_> = join_all(joining).await;
+    let waiting = receivers.iter().filter(|receiver| matches!(receiver, Ok(Some(_)))).count();
     assert_eq!(waiting, 2, "as many callers follow as allowed");
-    drop(leads);
+    drop(leaders);
 }
 
 #[test]
@@ -310,7 +310,7 @@ fn a_limit_that_is_checked_before_counting_is_found() {
 fn no_caller_is_refused_while_the_limits_allow_it() {
     explore(TimeAdvances::WhenIdle, || async {
         let calls = InFlightCalls::new(FollowerLimits { in_all: 1, ..NO_LIMITS });
-        let _leads = [1, 2].map(|n| leader_of(calls.join(id(n))));
+        let _leaders = [1, 2].map(|n| leader_of(calls.join(id(n))));
         let stays = spawn({
             let calls = calls.clone();
             async move { follower_of(calls.join(id(1))) }
@@ -323,9 +323,9 @@ fn no_caller_is_refused_while_the_limits_allow_it() {
                 follower_of(calls.join(id(2)))
             }
         });
-        let seats = [stays.await.expect("joins"), comes_and_goes.await.expect("joins")];
-        assert_eq!(seats.iter().flatten().count(), 1, "one slot for two callers");
-        drop(seats);
+        let receivers = [stays.await.expect("joins"), comes_and_goes.await.expect("joins")];
+        assert_eq!(receivers.iter().flatten().count(), 1, "one slot for two callers");
+        drop(receivers);
         let [one, other] = [1, 2].map(|n| follower_of(calls.join(id(n))));
         assert!(one.is_some() && other.is_none(), "a returned slot can be used again");
     });
@@ -348,8 +348,8 @@ async fn leaving_and_joining_again() {
     for caller in join_all(callers.collect::<Vec<_>>()).await {
         caller.expect("the caller ends by itself");
     }
-    let seats = [(); 3].map(|()| follower_of(calls.join(id(1))));
-    assert_eq!(seats.iter().flatten().count(), 2, "as many slots as before");
+    let receivers = [(); 3].map(|()| follower_of(calls.join(id(1))));
+    assert_eq!(receivers.iter().flatten().count(), 2, "as many slots as before");
 }
 
 #[test]
