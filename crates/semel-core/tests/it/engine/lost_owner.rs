@@ -83,21 +83,22 @@ async fn a_panic_while_the_works_future_is_made_is_a_panic_of_the_work() {
 
 #[tokio::test]
 async fn a_blocked_thread_keeps_its_lease() {
-    let engine = engine(MemoryStore::new(), policy());
+    let lease = Duration::from_secs(1);
+    let engine = engine(MemoryStore::new(), policy().lease(lease));
     let contender = engine.clone();
     let (started, starts) = std::sync::mpsc::channel();
-    // The work blocks the only thread of this runtime for three leases; another thread tries to take over.
+    // The work blocks the only thread of this runtime for two leases; another thread tries to take over.
     let outside = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         starts.recv().unwrap();
         runtime.block_on(async {
-            tokio::time::sleep(LEASE * 2).await;
-            take_over(&contender, "a", LEASE).await
+            tokio::time::sleep(lease * 3 / 2).await;
+            take_over(&contender, "a", lease).await
         })
     });
     let work = move |context: Context| async move {
         started.send(()).unwrap();
-        std::thread::sleep(LEASE * 3);
+        std::thread::sleep(lease * 2);
         Ok::<_, io::Error>(context.is_lease_lost())
     };
     let answer = engine.run(key("a"), fingerprint("x"), work).await.unwrap();

@@ -25,7 +25,7 @@ use semel_core::{
 };
 
 /// A lease long enough to be renewed on a busy machine, short enough to wait for.
-const LEASE: Duration = Duration::from_millis(300);
+const LEASE: Duration = Duration::from_millis(500);
 
 fn key(id: &str) -> Key {
     Scope::new("test", Principal::from("tester"), "work").key(id).unwrap()
