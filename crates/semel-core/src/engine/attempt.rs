@@ -11,8 +11,8 @@ use futures_util::FutureExt;
 use super::{
     Context, Engine, RawAnswer,
     claim::ClaimCall,
-    lease_lost::LeaseLostSignal,
-    renewal::RenewalHandle,
+    lease_lost::LeaseLost,
+    renewal::LeaseRenewal,
     run::BoxedWork,
     singleflight::{CallResult, Leader},
 };
@@ -36,9 +36,9 @@ impl Engine {
         work: BoxedWork,
     ) -> Option<CallResult> {
         let (max_run, sent) = (self.policy.max_run, granted.claim.sent);
-        let lost = LeaseLostSignal::new(granted.leader.entry(), self.policy.store_down);
+        let lost = LeaseLost::new(granted.leader.entry(), self.policy.store_down);
         let renewal =
-            RenewalHandle::new(self.inner.clone(), &granted.lease, sent, max_run, lost.clone());
+            LeaseRenewal::new(self.inner.clone(), &granted.lease, sent, max_run, lost.clone());
         granted.leader.set_running(granted.lease.length);
         let context = Context::new(&granted.lease, granted.claim.began + max_run, lost);
         telemetry::granted(&granted.claim.request.key, granted.lease.takeover);

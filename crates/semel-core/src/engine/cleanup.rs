@@ -10,9 +10,8 @@ use std::{
 use futures_util::FutureExt;
 
 use super::EngineInner;
-use crate::background;
 use crate::{
-    Result, Stats,
+    Result, Stats, background,
     sync::{random_range, time::sleep, yield_now},
     telemetry,
 };

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use super::lease_lost::LeaseLostSignal;
+use super::lease_lost::LeaseLost;
 use crate::{
     KeyHash, Lease, Token,
     hash::{HashPurpose, hash, write_hex},
@@ -19,11 +19,11 @@ struct ContextInner {
     token: Token,
     attempt: u32,
     deadline: Instant,
-    lost: LeaseLostSignal,
+    lost: LeaseLost,
 }
 
 impl Context {
-    pub(super) fn new(lease: &Lease, deadline: Instant, lost: LeaseLostSignal) -> Self {
+    pub(super) fn new(lease: &Lease, deadline: Instant, lost: LeaseLost) -> Self {
         let (key, token) = (lease.owner.key, lease.owner.token);
         Self(Arc::new(ContextInner { key, token, attempt: lease.attempt, deadline, lost }))
     }
@@ -35,7 +35,7 @@ impl Context {
             token: 0,
             attempt: 0,
             deadline,
-            lost: LeaseLostSignal::default(),
+            lost: LeaseLost::default(),
         }))
     }
 

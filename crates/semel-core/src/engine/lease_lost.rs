@@ -19,7 +19,7 @@ use crate::{
 
 /// Fires once. Clones fire together.
 #[derive(Clone, Debug, Default)]
-pub(super) struct LeaseLostSignal(Arc<SignalState>);
+pub(super) struct LeaseLost(Arc<SignalState>);
 
 #[derive(Debug, Default)]
 struct SignalState {
@@ -36,11 +36,11 @@ struct SignalWakers {
 
 /// One wait for the signal. Its drop removes its waker.
 struct SignalWait<'a> {
-    signal: &'a LeaseLostSignal,
+    signal: &'a LeaseLost,
     id: Option<u64>,
 }
 
-impl LeaseLostSignal {
+impl LeaseLost {
     /// The signal of the lease under which this call runs.
     pub(super) fn new(call: CallEntry, store_down: StoreDown) -> Self {
         Self(Arc::new(SignalState { call: Some((call, store_down)), ..SignalState::default() }))
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_dropped_wait_removes_its_waker() {
-        let signal = LeaseLostSignal::default();
+        let signal = LeaseLost::default();
         for _ in 0..3 {
             assert!(signal.fired().now_or_never().is_none());
         }

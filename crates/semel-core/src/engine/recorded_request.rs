@@ -1,8 +1,7 @@
 //! Compares a request with the one that a record was made for, so that a mismatch can name the part that differs.
 
 use super::{Engine, claim::claim_timed_out};
-use crate::background;
-use crate::{Fingerprint, Key, PartDigests, Result, Sighting, sync::Instant};
+use crate::{Fingerprint, Key, PartDigests, Result, Sighting, background, sync::Instant};
 
 /// A fingerprint and, where the caller has them, digests of the parts that it was made from.
 #[derive(Clone, Copy, Debug)]

@@ -3,10 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{Engine, settle::retry, wait_for_owner::pause};
-use crate::background;
 use crate::{
     AbandonRequest, Abandonment, Claim, ClaimRequest, Effect, KeyHash, Nonce, Owner,
-    ReleaseRequest, Result, State, Store, StoreDown, Token,
+    ReleaseRequest, Result, State, Store, StoreDown, Token, background,
     sync::{
         Instant,
         atomic::{AtomicUsize, Ordering::Relaxed},

@@ -13,10 +13,9 @@ use std::{
     time::Duration,
 };
 
-use super::{EngineInner, lease_lost::LeaseLostSignal};
-use crate::background;
+use super::{EngineInner, lease_lost::LeaseLost};
 use crate::{
-    Lease, RenewRequest, Renewal, Result,
+    Lease, RenewRequest, Renewal, Result, background,
     sync::{
         self, Mutex, Notify, bug,
         time::{Instant, sleep_until},
@@ -45,24 +44,24 @@ struct RenewedLease {
     /// When the last successful renewal was sent.
     renewed_at: Instant,
     due: Instant,
-    lost: LeaseLostSignal,
+    lost: LeaseLost,
 }
 
 /// Renews one lease until this handle is dropped.
 #[derive(Debug)]
-pub(super) struct RenewalHandle {
+pub(super) struct LeaseRenewal {
     inner: Arc<EngineInner>,
     id: u64,
 }
 
-impl RenewalHandle {
+impl LeaseRenewal {
     /// Renews `lease`, which was claimed at `claimed`, for `max_run` at most, and fires `lost` then.
     pub(super) fn new(
         inner: Arc<EngineInner>,
         lease: &Lease,
         claimed: sync::Instant,
         max_run: Duration,
-        lost: LeaseLostSignal,
+        lost: LeaseLost,
     ) -> Self {
         let request = RenewRequest { owner: lease.owner, max_run };
         let id = inner.renewals.add(request, lease.length, Instant::from_std(claimed), lost);
@@ -70,7 +69,7 @@ impl RenewalHandle {
     }
 }
 
-impl Drop for RenewalHandle {
+impl Drop for LeaseRenewal {
     fn drop(&mut self) {
         self.inner.renewals.schedule.lock().remove(self.id);
     }
@@ -93,7 +92,7 @@ impl Renewals {
         request: RenewRequest,
         length: Duration,
         claimed: Instant,
-        lost: LeaseLostSignal,
+        lost: LeaseLost,
     ) -> u64 {
         let due = claimed + length / 3;
         let lease = RenewedLease { request, length, renewed_at: claimed, due, lost };
@@ -229,10 +228,9 @@ mod tests {
 
     const LEASE: Duration = Duration::from_secs(30);
 
-    fn one_lease(at: Instant) -> (RenewalSchedule, u64, LeaseLostSignal) {
+    fn one_lease(at: Instant) -> (RenewalSchedule, u64, LeaseLost) {
         let owner = Owner { key: KeyHash::from_bytes([1; 32]), nonce: Nonce::random(), token: 1 };
-        let (request, lost) =
-            (RenewRequest { owner, max_run: LEASE * 20 }, LeaseLostSignal::default());
+        let (request, lost) = (RenewRequest { owner, max_run: LEASE * 20 }, LeaseLost::default());
         let due = at + LEASE / 3;
         let mut schedule = RenewalSchedule::default();
         let lease =

@@ -11,7 +11,7 @@ use std::{
 use futures_util::future::BoxFuture;
 
 use super::{
-    Engine, RawAnswer, Retry, RunError, renewal::RenewalHandle, singleflight::CallResult,
+    Engine, RawAnswer, Retry, RunError, renewal::LeaseRenewal, singleflight::CallResult,
     wait_for_owner::pause,
 };
 use crate::{
@@ -28,7 +28,7 @@ use crate::{
 pub(super) const MIN_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What became of a key that was released or abandoned.
-enum ReleaseResult {
+enum Released {
     Free,
     /// The store did not reply: the lease ends by itself.
     NoReply,
@@ -42,7 +42,7 @@ impl Engine {
         request: &ClaimRequest,
         lease: &Lease,
         verdict: Verdict,
-        renewal: RenewalHandle,
+        renewal: LeaseRenewal,
     ) -> CallResult {
         match verdict {
             Verdict::Final(outcome) => {
@@ -67,7 +67,7 @@ impl Engine {
         request: &ClaimRequest,
         lease: &Lease,
         outcome: Arc<Outcome>,
-        renewal: RenewalHandle,
+        renewal: LeaseRenewal,
     ) -> CallResult {
         let ttl = match outcome.as_failure() {
             None => self.policy.retention,
@@ -108,11 +108,9 @@ impl Engine {
         request: &ClaimRequest,
         lease: &Lease,
         outcome: Arc<Outcome>,
-        renewal: RenewalHandle,
+        renewal: LeaseRenewal,
     ) -> CallResult {
-        if let ReleaseResult::Superseded(current) =
-            self.release(lease, Ending::Retry, renewal).await
-        {
+        if let Released::Superseded(current) = self.release(lease, Ending::Retry, renewal).await {
             telemetry::superseded(&request.key);
             return self.superseded_result(request, current).await;
         }
@@ -125,15 +123,15 @@ impl Engine {
         lease: &Lease,
         ending: Ending,
         error: WorkError,
-        renewal: RenewalHandle,
+        renewal: LeaseRenewal,
     ) -> CallResult {
         telemetry::failed(&request.key, error.class.unwrap_or(ErrorClass::Unknown));
         let error = WorkError { ending: Some(ending), ..error };
         match self.release(lease, ending, renewal).await {
-            ReleaseResult::Free => Err(self.retry_of(error, lease.attempt, Duration::ZERO)),
-            ReleaseResult::NoReply => Err(self.retry_of(error, lease.attempt, lease.length)),
-            ReleaseResult::Unknown => Err(RunError::Unknown),
-            ReleaseResult::Superseded(current) => {
+            Released::Free => Err(self.retry_of(error, lease.attempt, Duration::ZERO)),
+            Released::NoReply => Err(self.retry_of(error, lease.attempt, lease.length)),
+            Released::Unknown => Err(RunError::Unknown),
+            Released::Superseded(current) => {
                 telemetry::superseded(&request.key);
                 self.superseded_result(request, current).await
             }
@@ -141,12 +139,7 @@ impl Engine {
     }
 
     /// T8 or T9. If the store does not reply, the lease ends by itself.
-    async fn release(
-        &self,
-        lease: &Lease,
-        ending: Ending,
-        renewal: RenewalHandle,
-    ) -> ReleaseResult {
+    async fn release(&self, lease: &Lease, ending: Ending, renewal: LeaseRenewal) -> Released {
         let (owner, backoff) = (lease.owner, self.policy.backoff);
         let (store, budget) = (self.inner.store.clone(), self.policy.record_budget);
         let stuck = self.inner.stuck.clone();
@@ -160,18 +153,18 @@ impl Engine {
                 Ending::Indeterminate => {
                     let request = AbandonRequest { owner, backoff };
                     let (reply, tries) = retry(budget, || store.abandon(&request)).await;
-                    reply.map(|reply| ReleaseResult::from(reply).after(tries))
+                    reply.map(|reply| Released::from(reply).after(tries))
                 }
             };
             // Here and not in the caller, which may be gone before the store replies.
-            if let Ok(ReleaseResult::Unknown) = released {
+            if let Ok(Released::Unknown) = released {
                 stuck.abandoned(&owner.key);
             }
             released
         };
         match self.persist(Box::pin(release)).await {
             Some(Ok(released)) => released,
-            Some(Err(_)) | None => ReleaseResult::NoReply,
+            Some(Err(_)) | None => Released::NoReply,
         }
     }
 
@@ -215,7 +208,7 @@ async fn record(
     store: Arc<dyn Store>,
     request: CompleteRequest,
     budget: Duration,
-    _renewal: RenewalHandle,
+    _renewal: LeaseRenewal,
 ) -> Result<Completion> {
     let (reply, _) = retry(budget, || (*store).complete(&request)).await;
     match &reply {
@@ -234,10 +227,10 @@ async fn release(
     budget: Duration,
     owner: Owner,
     effect: Effect,
-) -> Result<ReleaseResult> {
+) -> Result<Released> {
     let request = ReleaseRequest { owner, effect };
     let (reply, tries) = retry(budget, || store.release(&request)).await;
-    reply.map(|reply| ReleaseResult::from(reply).after(tries))
+    reply.map(|reply| Released::from(reply).after(tries))
 }
 
 /// Repeats a step while the store does not reply, and returns how often it was repeated.
@@ -257,7 +250,7 @@ pub(super) async fn retry<A, Fut: Future<Output = Result<A>>>(
     }
 }
 
-impl ReleaseResult {
+impl Released {
     /// An owner that repeated its request may see the change that its own first request made.
     fn after(self, tries: u32) -> Self {
         match self {
@@ -268,7 +261,7 @@ impl ReleaseResult {
     }
 }
 
-impl From<Release> for ReleaseResult {
+impl From<Release> for Released {
     fn from(reply: Release) -> Self {
         match reply {
             Release::Open | Release::Missing => Self::Free,
@@ -278,7 +271,7 @@ impl From<Release> for ReleaseResult {
     }
 }
 
-impl From<Abandonment> for ReleaseResult {
+impl From<Abandonment> for Released {
     fn from(reply: Abandonment) -> Self {
         match reply {
             Abandonment::Lapsing | Abandonment::Missing => Self::Free,

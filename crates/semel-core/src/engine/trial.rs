@@ -4,10 +4,9 @@
 use std::sync::Arc;
 
 use super::{Engine, claim::claim_timed_out};
-use crate::background;
 use crate::{
     Claim, CompleteRequest, Effect, Fingerprint, Key, Lease, OnLostOwner, ReleaseRequest, Result,
-    Store, Verdict, sync::Instant,
+    Store, Verdict, background, sync::Instant,
 };
 
 /// What would have happened to a key.

@@ -11,7 +11,7 @@ use shuttle::{
 use super::{LEASE, YieldingStore, engine, fingerprint};
 use crate::{
     Claim, ClaimRequest, KeyHash, Lease, Nonce, Policy, Store,
-    engine::{EngineInner, lease_lost::LeaseLostSignal, renewal::RenewalHandle},
+    engine::{EngineInner, lease_lost::LeaseLost, renewal::LeaseRenewal},
     sync::{
         Instant, TimeAdvances, assert_bug_found, explore,
         planted_bugs::ScheduleBug,
@@ -27,7 +27,7 @@ async fn owner(
     store: &YieldingStore,
     n: u8,
     lease: Duration,
-) -> (Lease, RenewalHandle, LeaseLostSignal) {
+) -> (Lease, LeaseRenewal, LeaseLost) {
     let request = ClaimRequest {
         key: KeyHash::from_bytes([n; 32]),
         fingerprint: fingerprint(),
@@ -37,8 +37,8 @@ async fn owner(
     };
     let sent = Instant::now();
     let Ok(Claim::Granted(lease)) = store.claim(&request).await else { panic!("the key is new") };
-    let lost = LeaseLostSignal::default();
-    let renewal = RenewalHandle::new(inner.clone(), &lease, sent, MAX_RUN, lost.clone());
+    let lost = LeaseLost::default();
+    let renewal = LeaseRenewal::new(inner.clone(), &lease, sent, MAX_RUN, lost.clone());
     (lease, renewal, lost)
 }
 

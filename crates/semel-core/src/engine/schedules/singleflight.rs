@@ -16,7 +16,7 @@ use crate::{
     ErrorKind, Fingerprint, KeyHash, Outcome, RawAnswer, RunError, StoreDown,
     background::poll_once,
     engine::{
-        lease_lost::LeaseLostSignal,
+        lease_lost::LeaseLost,
         singleflight::{
             CallResult, CallRole, FollowerLimits, InFlightCalls, Leader, ResultReceiver,
         },
@@ -112,7 +112,7 @@ async fn an_old_call_finishes_while_the_next_one_is_in_flight() {
     let old = leader_of(calls.join(id(1)));
     old.set_running(LEASE);
     let receiver = follower_of(calls.join(id(1))).expect("the limits allow a follower");
-    let lost = LeaseLostSignal::new(old.entry(), StoreDown::Refuse);
+    let lost = LeaseLost::new(old.entry(), StoreDown::Refuse);
     let leading = Arc::new(AtomicBool::new(false));
     let loses_lease = spawn(async move { lost.fire() });
     let finishes = spawn(async move { finish(old, answer(1)) });
