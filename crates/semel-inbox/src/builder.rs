@@ -1,4 +1,4 @@
-//! Building an inbox.
+//! The builder of an inbox.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,7 +6,7 @@ use semel_core::{Classifier, DefaultClassifier, Error, Result};
 
 use crate::table::InboxTable;
 use crate::{
-    InboxOptions, InboxPool, InboxVariant, PgInbox, inbox::About, sql::Statements,
+    InboxOptions, InboxPool, InboxVariant, PgInbox, inbox::InboxSettings, sql::InboxStatements,
     table_comment::too_short,
 };
 
@@ -19,27 +19,27 @@ pub struct PgInboxBuilder<P> {
     consumer: String,
     variant: InboxVariant,
     options: InboxOptions,
-    classifier: Classify,
+    classifier: DynClassifier,
     install: bool,
     is_operator: bool,
 }
 
-/// Less forgets an event before its twin comes.
+/// A shorter retention would remove the record of an event before its next copy comes.
 pub(crate) const RETENTION_AT_LEAST: Duration = Duration::from_secs(60);
 
-/// More is for ever, and further back than a server's calendar goes.
+/// The server's calendar does not go further back than a few thousand years; a century is enough.
 const RETENTION_AT_MOST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-struct Classify(Arc<dyn Classifier>);
+struct DynClassifier(Arc<dyn Classifier>);
 
-impl std::fmt::Debug for Classify {
+impl std::fmt::Debug for DynClassifier {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Classifier")
     }
 }
 
 impl<P: InboxPool> PgInbox<P> {
-    /// An inbox over this pool, in the table `public.processed_events` unless told otherwise.
+    /// An inbox over this pool, by default in the table `public.processed_events`.
     pub fn builder(pool: P) -> PgInboxBuilder<P> {
         PgInboxBuilder {
             pool,
@@ -48,7 +48,7 @@ impl<P: InboxPool> PgInbox<P> {
             consumer: "default".to_owned(),
             variant: InboxVariant::default(),
             options: InboxOptions::default(),
-            classifier: Classify(Arc::new(DefaultClassifier)),
+            classifier: DynClassifier(Arc::new(DefaultClassifier)),
             install: false,
             is_operator: false,
         }
@@ -56,80 +56,80 @@ impl<P: InboxPool> PgInbox<P> {
 }
 
 impl<P: InboxPool> PgInboxBuilder<P> {
-    /// The schema of the table.
+    /// Sets the schema of the table.
     #[must_use]
     pub fn schema(self, schema: impl Into<String>) -> Self {
         Self { schema: schema.into(), ..self }
     }
 
-    /// The table.
+    /// Sets the table.
     #[must_use]
     pub fn table(self, table: impl Into<String>) -> Self {
         Self { table: table.into(), ..self }
     }
 
-    /// Who consumes: each consumer of a table handles every event once. A table of the variant
+    /// Sets the consumer. Each consumer of a table processes every event once. A table of the variant
     /// [`Minimal`](InboxVariant::Minimal) has one consumer.
     #[must_use]
     pub fn consumer(self, consumer: impl Into<String>) -> Self {
         Self { consumer: consumer.into(), ..self }
     }
 
-    /// What the table looks like.
+    /// Sets the variant of the table.
     #[must_use]
     pub fn variant(self, variant: InboxVariant) -> Self {
         Self { variant, ..self }
     }
 
-    /// How duplicates, locks and age are treated.
+    /// Sets how duplicates, locks and old events are treated.
     #[must_use]
     pub fn options(self, options: InboxOptions) -> Self {
         Self { options, ..self }
     }
 
-    /// How long events are remembered.
+    /// Sets how long the record of an event is kept.
     #[must_use]
     pub fn retention(mut self, retention: Duration) -> Self {
         self.options.policy.retention = retention;
         self
     }
 
-    /// The longest after which the source may deliver an event again, seven days unless told otherwise.
+    /// Sets the longest time after which the source may deliver an event again. The default is seven days.
     #[must_use]
     pub fn source_window(mut self, window: Duration) -> Self {
         self.options.policy.source_window = window;
         self
     }
 
-    /// Which errors of a handler are final.
+    /// Sets which errors of a handler are final.
     #[must_use]
     pub fn classifier(self, classifier: impl Classifier) -> Self {
-        Self { classifier: Classify(Arc::new(classifier)), ..self }
+        Self { classifier: DynClassifier(Arc::new(classifier)), ..self }
     }
 
-    /// For all consumers, whose window is noted on the table.
+    /// For an operator: acts for all consumers, and uses the window in the table's comment.
     pub(crate) fn operator(self) -> Self {
         Self { is_operator: true, ..self }.source_window(Duration::ZERO)
     }
 
-    /// Makes the table if it is not there.
+    /// Sets whether building creates the table if it does not exist.
     #[must_use]
     pub fn install(self, install: bool) -> Self {
         Self { install, ..self }
     }
 
-    /// The inbox.
+    /// Builds the inbox.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](semel_core::ErrorKind::Invalid) for names and times that cannot be, and where
-    /// partitions are to be made on a server before PostgreSQL 14;
-    /// [`ErrorKind::Unavailable`](semel_core::ErrorKind::Unavailable) when the table cannot be made.
+    /// [`ErrorKind::Invalid`](semel_core::ErrorKind::Invalid) for names and times out of range, and when
+    /// partitions are to be created on a server before PostgreSQL 14;
+    /// [`ErrorKind::Unavailable`](semel_core::ErrorKind::Unavailable) when the table cannot be created.
     pub async fn build(self) -> Result<PgInbox<P>> {
         let table = InboxTable::new(&self.schema, &self.table)?;
         check(&self.consumer, &self.options)?;
-        let about = About {
-            statements: Statements::new(self.variant, &table),
+        let settings = InboxSettings {
+            statements: InboxStatements::new(self.variant, &table),
             table,
             variant: self.variant,
             consumer: self.consumer,
@@ -137,7 +137,7 @@ impl<P: InboxPool> PgInboxBuilder<P> {
             options: self.options,
             classifier: self.classifier.0,
         };
-        let inbox = PgInbox { pool: self.pool, about: Arc::new(about) };
+        let inbox = PgInbox { pool: self.pool, settings: Arc::new(settings) };
         if self.install {
             inbox.install().await?;
         }
@@ -154,7 +154,7 @@ fn check(consumer: &str, options: &InboxOptions) -> Result<()> {
     let policy = &options.policy;
     if policy.retention < policy.source_window {
         return Err(Error::invalid(format!(
-            "{}, or say with source_window how long that is",
+            "{}, or set source_window if it is shorter",
             too_short(policy.retention, policy.source_window)
         )));
     }

@@ -1,36 +1,37 @@
-//! What became of an event.
+//! The result of processing an event.
 
 use std::{error::Error as StdError, fmt};
 
 use semel_core::{Error, Failure, WorkError};
 
-/// What became of an event.
+/// The result of processing an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done<T> {
     /// The handler ran, and what it wrote is committed with the event.
     Now(T),
-    /// An earlier copy was handled, with this value if it is kept. Acknowledge this one.
+    /// An earlier copy was processed, with this value if it is kept. Acknowledge this copy.
     Duplicate(Option<T>),
-    /// An earlier copy is being handled. Do not acknowledge: deliver it again later.
+    /// Another copy is being processed. Do not acknowledge: deliver this one again later.
     Busy,
 }
 
-/// Why an event is not done.
+/// Why an event was not processed.
 #[non_exhaustive]
 pub enum InboxError {
-    /// The handler failed for good. That is recorded and what it wrote is not; dead-letter, then acknowledge. A
-    /// table of the variant `Minimal` cannot record it: there every failure is [`InboxError::Retry`].
+    /// The handler failed for good. The failure is recorded, and what the handler wrote is rolled back. Dead-letter the
+    /// event, then acknowledge it. A table of the variant `Minimal` cannot record failures: there every failure is
+    /// [`InboxError::Retry`].
     Failed {
-        /// What it said.
+        /// The handler's failure.
         failure: Failure,
         /// True when an earlier copy failed, and this one did not run.
         replayed: bool,
     },
-    /// The handler failed, nothing is written, and another try may succeed.
+    /// The handler failed, nothing is written, and another attempt may succeed.
     Retry(WorkError),
-    /// The event is done, but its recorded value is not of the type asked for.
+    /// The event was processed, but its recorded value does not have the requested type.
     Unreadable(Error),
-    /// The database failed, and nothing is written unless a commit was under way: deliver again.
+    /// The database failed. Nothing is written, unless a commit was under way: deliver the event again.
     Store(Error),
 }
 
@@ -52,12 +53,14 @@ impl fmt::Debug for InboxError {
 impl fmt::Display for InboxError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // Messages may quote a payload.
+            // Without the message, which may quote a payload.
             Self::Failed { failure, .. } => {
                 write!(f, "the handler failed for good: {}", failure.kind)
             }
-            Self::Retry(_) => f.write_str("the handler failed, try again"),
-            Self::Unreadable(error) => write!(f, "the event is done, its value is lost: {error}"),
+            Self::Retry(_) => f.write_str("the handler failed; try again"),
+            Self::Unreadable(error) => {
+                write!(f, "the event was processed, its value cannot be read: {error}")
+            }
             Self::Store(error) => error.fmt(f),
         }
     }

@@ -1,10 +1,10 @@
-//! What an inbox knows an event by.
+//! What identifies an event for an inbox.
 
 use std::fmt;
 
 use semel_core::{Error, Result};
 
-/// One event: who it is, what it is, and the day its producer gave it.
+/// One event: its id, its type, and the day that its producer gave it.
 ///
 /// ```
 /// # use semel_inbox::InboxEvent;
@@ -23,7 +23,7 @@ impl InboxEvent {
     const ID_AT_MOST: usize = 255;
     const TYPE_AT_MOST: usize = 100;
 
-    /// An event by the id that every copy of it carries.
+    /// An event with the id that every copy of it carries.
     ///
     /// # Errors
     ///
@@ -36,8 +36,8 @@ impl InboxEvent {
         Ok(Self { id, event_type, day: None })
     }
 
-    /// The day that its producer gave it: a date, or a time that begins with one. Every copy must carry the
-    /// same; a broker's time of delivery or publication is not that.
+    /// Sets the day that the producer gave the event: a date, or a time that begins with one. Every copy must carry
+    /// the same day, so a broker's time of delivery or publication does not fit.
     ///
     /// # Errors
     ///
@@ -45,7 +45,7 @@ impl InboxEvent {
     pub fn occurred_on(self, day: impl fmt::Display) -> Result<Self> {
         let text = day.to_string();
         let day = text.get(..10).filter(|day| is_day(day)).ok_or_else(|| {
-            Error::invalid("the day of an event: use YYYY-MM-DD, or a time that begins like this")
+            Error::invalid("the day of an event: use YYYY-MM-DD, or a time that begins with it")
         })?;
         Ok(Self { day: Some(day.to_owned()), ..self })
     }
@@ -68,7 +68,7 @@ impl InboxEvent {
         self.day.as_deref()
     }
 
-    /// The id in the one form that the server writes a UUID in.
+    /// The id in the form in which the server writes a UUID.
     pub(crate) fn uuid(&self) -> Result<String> {
         let digits: String = self.id.chars().filter(|it| *it != '-').collect();
         let is_uuid = digits.len() == 32
@@ -84,7 +84,7 @@ impl InboxEvent {
     }
 }
 
-/// Ids and types are the sender's: they stay out of logs.
+/// Without id and type: they come from the sender and stay out of logs.
 impl fmt::Debug for InboxEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("InboxEvent").field("day", &self.day).finish_non_exhaustive()
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_to_write_a_uuid_is_one_id() {
+    fn every_spelling_of_a_uuid_is_one_id() {
         let uuid = |id: &str| InboxEvent::new(id, "t").unwrap().uuid();
         let one = "6f2c0b1e-7d0a-4a5e-9f3a-0c1d2e3f4a5b";
         assert_eq!(uuid(one).unwrap(), one);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_would_refuse_is_refused_before() {
+    fn an_id_or_type_that_the_server_would_refuse_is_refused() {
         for (id, kind) in [("", "t"), ("a\0b", "t"), ("a", ""), ("a\n", "t")] {
             assert!(InboxEvent::new(id, kind).is_err());
         }

@@ -5,10 +5,10 @@ use std::{sync::Arc, time::Duration};
 use semel_core::{Classifier, DownstreamKey, Error, KeyHash, Result, Scope};
 
 use crate::{
-    event::InboxEvent, schema::InboxVariant, sql::Statements, table::InboxTable, table_comment,
+    event::InboxEvent, schema::InboxVariant, sql::InboxStatements, table::InboxTable, table_comment,
 };
 
-/// Records events in the transaction that carries out what they ask for: both commit, or neither does.
+/// Records events in the transaction that carries out their effect: both commit, or neither does.
 ///
 /// ```text
 /// begin ── insert the event ──┬─ new ──────▶ handler ──▶ commit
@@ -16,54 +16,53 @@ use crate::{
 ///                             └─ running ──▶ busy
 /// ```
 ///
-/// A clone is another handle on the same inbox.
+/// A clone is another handle of the same inbox.
 #[derive(Clone, Debug)]
 pub struct PgInbox<P> {
     pub(crate) pool: P,
-    pub(crate) about: Arc<About>,
+    pub(crate) settings: Arc<InboxSettings>,
 }
 
 impl<P> PgInbox<P> {
-    /// The table as people write it.
+    /// The table as `schema.table`, for logs and labels.
     pub(crate) fn table(&self) -> String {
-        format!("{}.{}", self.about.table.schema, self.about.table.name)
+        format!("{}.{}", self.settings.table.schema, self.settings.table.name)
     }
 }
 
-/// What an inbox is built with.
-pub(crate) struct About {
+/// The settings of an inbox, with its statements.
+pub(crate) struct InboxSettings {
     pub(crate) table: InboxTable,
     pub(crate) variant: InboxVariant,
     pub(crate) consumer: String,
-    /// Looks after the table for all consumers.
+    /// True for an operator, who maintains the table for all consumers.
     pub(crate) is_operator: bool,
     pub(crate) options: InboxOptions,
-    pub(crate) statements: Statements,
+    pub(crate) statements: InboxStatements,
     pub(crate) classifier: Arc<dyn Classifier>,
 }
 
-/// How an inbox treats duplicates, locks and age.
+/// How an inbox treats duplicates, locks and old events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InboxOptions {
-    /// True: duplicates are answered with the recorded outcome. False: they are only rejected, and no outcome
-    /// is kept.
+    /// True: duplicates get the recorded outcome. False: duplicates are only rejected, and no outcome is kept.
     pub use_idempotency: bool,
-    /// The rest.
+    /// Locks, attempts and times.
     pub policy: InboxPolicy,
 }
 
 /// See [`InboxOptions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InboxPolicy {
-    /// How long a claim waits for a twin whose transaction is open before it says busy.
+    /// How long a claim waits for the open transaction of another copy before it returns busy.
     pub patience: Duration,
-    /// How often a transaction is begun anew after a deadlock, a serialisation failure or a lost connection.
+    /// How often a transaction is tried after a deadlock, a serialisation failure or a lost connection.
     pub attempts: u32,
-    /// How long an event is remembered. An older copy of it runs again, or is refused where there are
-    /// partitions: never less than the source may redeliver after.
+    /// How long the record of an event is kept. A copy that comes later runs again, or is refused if the table is
+    /// partitioned, so this must not be shorter than the source may redeliver after.
     pub retention: Duration,
-    /// The longest after which the source may deliver an event again: how long the broker keeps what is not
-    /// acknowledged. A shorter retention is refused, here and for whoever purges the table.
+    /// The longest time after which the source may deliver an event again: how long the broker keeps events that are
+    /// not acknowledged. A shorter retention is refused, here and for every process that purges the table.
     pub source_window: Duration,
 }
 
@@ -73,7 +72,7 @@ impl Default for InboxOptions {
     }
 }
 
-/// Busy after 50 ms, five attempts, 30 days, of a source that may deliver again within seven.
+/// 50 ms of patience, five attempts, 30 days of retention, seven days of source window.
 impl Default for InboxPolicy {
     fn default() -> Self {
         let day = Duration::from_secs(24 * 3600);
@@ -81,34 +80,34 @@ impl Default for InboxPolicy {
             patience: Duration::from_millis(50),
             attempts: 5,
             retention: 30 * day,
-            source_window: table_comment::WINDOW_UNSAID,
+            source_window: table_comment::DEFAULT_SOURCE_WINDOW,
         }
     }
 }
 
-/// What a handler is told about the event.
+/// The context of the event that a handler gets.
 #[derive(Clone, Debug)]
 pub struct InboxContext {
     pub(crate) key: KeyHash,
 }
 
 impl InboxContext {
-    /// The key to pass on to services outside of the transaction: the same for every copy of the event.
+    /// The key to send to services outside of the transaction. It is the same for every copy of the event.
     #[must_use]
     pub fn downstream_key(&self) -> DownstreamKey {
         DownstreamKey::new(&self.key, "")
     }
 
-    /// A downstream key of its own for each of several effects.
+    /// A separate downstream key for each of several effects.
     #[must_use]
     pub fn derive(&self, label: &str) -> DownstreamKey {
         DownstreamKey::new(&self.key, label)
     }
 }
 
-impl std::fmt::Debug for About {
+impl std::fmt::Debug for InboxSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("About")
+        f.debug_struct("InboxSettings")
             .field("table", &self.table)
             .field("variant", &self.variant)
             .field("consumer", &self.consumer)
@@ -117,13 +116,13 @@ impl std::fmt::Debug for About {
     }
 }
 
-impl About {
+impl InboxSettings {
     pub(crate) fn context(&self, event: &InboxEvent) -> Result<InboxContext> {
         let scope = Scope::new(self.table.quoted(), self.consumer.as_str(), "inbox");
         Ok(InboxContext { key: scope.key(self.id(event)?)?.hash(None) })
     }
 
-    /// The id as the table has it.
+    /// The id in the form that the table stores.
     pub(crate) fn id(&self, event: &InboxEvent) -> Result<String> {
         match self.variant {
             InboxVariant::Minimal => event.uuid(),
@@ -131,23 +130,23 @@ impl About {
         }
     }
 
-    /// The day as the table has it; empty for none.
+    /// The day in the form that the table stores; empty for none.
     pub(crate) fn day<'e>(&self, event: &'e InboxEvent) -> Result<&'e str> {
         match (self.variant, event.day()) {
             (InboxVariant::Minimal, _) => Ok(""),
             (InboxVariant::Partitioned, None) => Err(Error::invalid(
                 "an event without a day: this table is partitioned by the day that the producer gave; \
-                 say InboxEvent::occurred_on, or use the variant Full",
+                 set it with InboxEvent::occurred_on, or use the variant Full",
             )),
             (_, day) => Ok(day.unwrap_or_default()),
         }
     }
 
     pub(crate) fn patience(&self) -> String {
-        self.patience_of_at_most(Duration::MAX)
+        self.patience_up_to(Duration::MAX)
     }
 
-    pub(crate) fn patience_of_at_most(&self, most: Duration) -> String {
+    pub(crate) fn patience_up_to(&self, most: Duration) -> String {
         format!("{}ms", self.options.policy.patience.min(most).as_millis().max(1))
     }
 

@@ -1,4 +1,4 @@
-//! Upkeep from outside of the services that use a table.
+//! Upkeep of a table by an operator, outside of the services that use it.
 
 use std::{ops::Deref, time::Duration};
 
@@ -8,19 +8,19 @@ use tokio_postgres::Client;
 use crate::table::InboxTable;
 use crate::{
     InboxPool, InboxStats, InboxVariant, PgInbox, Upkeep, builder::RETENTION_AT_LEAST,
-    drivers::single_connection::Alone,
+    drivers::single_connection::SingleConnection,
 };
 
-/// Looks after the table of an inbox over a connection of its own, and finds out which variant it is: what
-/// `semel purge --inbox` does.
+/// Maintains the table of an inbox over its own connection, and detects the variant of the table. `semel purge --inbox`
+/// uses it.
 #[derive(Debug)]
-pub struct InboxKeeper(PgInbox<Alone>);
+pub struct InboxKeeper(PgInbox<SingleConnection>);
 
 impl InboxKeeper {
     /// The shortest retention of an inbox.
     pub const RETENTION_AT_LEAST: Duration = RETENTION_AT_LEAST;
 
-    /// Looks after the inbox in `table`, which is `[SCHEMA.]TABLE`, over the connection that `connecting` opens.
+    /// Opens the inbox in `table`, which is `[SCHEMA.]TABLE`, over the connection that `connecting` opens.
     ///
     /// # Errors
     ///
@@ -36,19 +36,19 @@ impl InboxKeeper {
     {
         let (schema, table) = table.split_once('.').unwrap_or(("public", table));
         let names = InboxTable::new(schema, table)?;
-        let alone = Alone::new(connecting.await?);
-        let variant = variant_of(&alone, &names).await?;
-        let builder = PgInbox::builder(alone).schema(schema).table(table).variant(variant);
+        let pool = SingleConnection::new(connecting.await?);
+        let variant = detect_variant(&pool, &names).await?;
+        let builder = PgInbox::builder(pool).schema(schema).table(table).variant(variant);
         Ok(Self(builder.operator().retention(retention).build().await?))
     }
 
-    /// Which variant the table is.
+    /// The variant of the table.
     #[must_use]
     pub fn variant(&self) -> InboxVariant {
-        self.0.about.variant
+        self.0.settings.variant
     }
 
-    /// The table, with its schema.
+    /// The table with its schema.
     #[must_use]
     pub fn table(&self) -> String {
         self.0.table()
@@ -58,8 +58,8 @@ impl InboxKeeper {
     ///
     /// # Errors
     ///
-    /// When the server fails or the role may not, and when the retention is shorter than the source's window that is noted
-    /// on the table, or than a week where none is.
+    /// When the server fails, when the role lacks a right, and when the retention is shorter than the source window in the
+    /// table's comment, or than a week if the comment has none.
     pub async fn upkeep(&self) -> Result<Upkeep> {
         self.0.upkeep().await
     }
@@ -74,25 +74,25 @@ impl InboxKeeper {
     }
 }
 
-async fn variant_of(pool: &impl InboxPool, names: &InboxTable) -> Result<InboxVariant> {
-    let look = "SELECT json_build_array(c.relkind, c.relispartition, (
+async fn detect_variant(pool: &impl InboxPool, names: &InboxTable) -> Result<InboxVariant> {
+    let query = "SELECT json_build_array(c.relkind, c.relispartition, (
            SELECT coalesce(json_agg(a.attname), '[]') FROM pg_attribute AS a
            WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped))::text
          FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
          WHERE n.nspname = $1::text AND c.relname = $2::text";
     let (schema, table) = (&names.schema, &names.name);
-    let Some(said) = pool.ask(look, &[schema, table]).await? else {
+    let Some(reply) = pool.query_text(query, &[schema, table]).await? else {
         return Err(Error::invalid(format!(
             "there is no table {schema}.{table} in this database; name the table of an inbox as \
-             [SCHEMA.]TABLE, or make it with `inbox.install()`"
+             [SCHEMA.]TABLE, or create it with `inbox.install()`"
         )));
     };
-    let odd = |_| Error::new(ErrorKind::Corrupt, "inbox: odd columns");
+    let unexpected_reply = |_| Error::new(ErrorKind::Corrupt, "inbox: unexpected columns");
     let (kind, is_part, columns): (char, bool, Vec<String>) =
-        serde_json::from_str(&said).map_err(odd)?;
+        serde_json::from_str(&reply).map_err(unexpected_reply)?;
     if is_part {
         return Err(Error::invalid(format!(
-            "{schema}.{table} is a partition; name the table that it is a part of"
+            "{schema}.{table} is a partition; name its parent table"
         )));
     }
     let has = |wanted: &[&str]| wanted.iter().all(|it| columns.iter().any(|has| has == it));
@@ -102,8 +102,8 @@ async fn variant_of(pool: &impl InboxPool, names: &InboxTable) -> Result<InboxVa
         (true, 'r', true) => Ok(InboxVariant::Full),
         (true, 'r', false) => Ok(InboxVariant::Minimal),
         _ => Err(Error::invalid(format!(
-            "{schema}.{table} is not the table of an inbox, and nothing of it was touched; name one that \
-             `inbox.install()` made"
+            "{schema}.{table} is not the table of an inbox, and it was not changed; name one that \
+             `inbox.install()` created"
         ))),
     }
 }

@@ -24,6 +24,7 @@ mod drivers;
 mod event;
 mod inbox;
 mod keeper;
+mod partitions;
 mod process;
 mod schema;
 mod sql;
@@ -34,10 +35,10 @@ mod transaction;
 mod upkeep;
 mod upkeep_task;
 
+#[cfg(feature = "deadpool")]
+pub use self::drivers::deadpool::DeadpoolTx;
 #[cfg(feature = "sqlx")]
 pub use self::drivers::sqlx::SqlxTx;
-#[cfg(feature = "deadpool")]
-pub use self::drivers::tokio_postgres::DeadpoolTx;
 pub use self::{
     builder::PgInboxBuilder,
     claim::{Claimed, InboxClaim},

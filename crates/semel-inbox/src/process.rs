@@ -1,4 +1,4 @@
-//! One event: claim, handle, record and commit in one transaction.
+//! Processes one event: claim, handler, record and commit in one transaction.
 
 use std::time::Duration;
 
@@ -9,102 +9,104 @@ use tokio::time::sleep;
 use crate::{
     Done, InboxContext, InboxError, InboxEvent, InboxPool, InboxTransaction, InboxTx, InboxVariant,
     PgInbox,
-    claim::{Ask, Standing},
-    inbox::About,
-    transaction::{TxError, code_in, is_again},
+    claim::{ClaimParameters, ClaimReply},
+    inbox::InboxSettings,
+    transaction::{TxError, is_retryable, sqlstate_of},
 };
 
-/// The savepoint is where a final failure goes back to, claim and all. The setting says to the claim that comes with it
-/// that there is a transaction: outside of one it would be recorded alone.
+/// A final failure rolls back to the savepoint, which also undoes the claim. The setting proves to the claim statement
+/// that it runs in a transaction: outside of one, the claim would commit without the effect.
 pub(crate) const BEGIN: &str = "BEGIN; SET LOCAL semel.begun = 'on'; SAVEPOINT semel";
-const BACK: &str = "ROLLBACK TO SAVEPOINT semel";
+const ROLL_BACK: &str = "ROLLBACK TO SAVEPOINT semel";
 
-/// Why an attempt is over.
-pub(crate) enum Stop {
-    /// A fresh transaction may succeed. After a commit without an answer it tells whether there was one.
-    Again(Error),
-    /// The server will not commit what a handler wrote, such as a row that a deferred constraint forbids.
-    Uncommitted(TxError),
-    For(InboxError),
+/// Why an attempt failed.
+pub(crate) enum AttemptError {
+    /// A new transaction may succeed. After a commit whose reply was lost, the new transaction finds out whether it
+    /// happened.
+    Retry(Error),
+    /// The server refuses to commit what a handler wrote, such as a row that violates a deferred constraint.
+    CommitRefused(TxError),
+    Final(InboxError),
 }
 
-impl Stop {
-    /// Why a commit failed.
+impl AttemptError {
+    /// The error of a failed commit.
     pub(crate) fn at_commit(error: TxError) -> Self {
-        match error.is_refusal() && !error.is_again() && !error.is_aborted() {
-            true => Self::Uncommitted(error),
+        match error.is_refusal() && !error.is_retryable() && !error.is_aborted() {
+            true => Self::CommitRefused(error),
             false => error.into(),
         }
     }
 
     pub(crate) fn into_error(self) -> InboxError {
-        self.of_one().map_or_else(|error| error, InboxError::Store)
+        self.for_one_event().map_or_else(|error| error, InboxError::Store)
     }
 
-    /// For one event, what the server will not commit is its handler's error. Nothing can be recorded of it.
-    pub(crate) fn of_one(self) -> Result<Error, InboxError> {
+    /// The error to retry after, or the final error of an attempt with one event. A commit that the server refuses is
+    /// the handler's error, and cannot be recorded.
+    pub(crate) fn for_one_event(self) -> Result<Error, InboxError> {
         match self {
-            Self::Again(error) => Ok(error),
-            Self::Uncommitted(error) => Err(InboxError::Retry(WorkError::retry(error))),
-            Self::For(error) => Err(error),
+            Self::Retry(error) => Ok(error),
+            Self::CommitRefused(error) => Err(InboxError::Retry(WorkError::retry(error))),
+            Self::Final(error) => Err(error),
         }
     }
 }
 
-impl From<InboxError> for Stop {
+impl From<InboxError> for AttemptError {
     fn from(error: InboxError) -> Self {
-        Self::For(error)
+        Self::Final(error)
     }
 }
 
-impl From<Error> for Stop {
+impl From<Error> for AttemptError {
     fn from(error: Error) -> Self {
-        Self::For(InboxError::Store(error))
+        Self::Final(InboxError::Store(error))
     }
 }
 
-impl From<TxError> for Stop {
+impl From<TxError> for AttemptError {
     fn from(error: TxError) -> Self {
         if error.is_aborted() {
-            return Self::For(InboxError::Store(Error::invalid(
-                "inbox: the handler went on after a statement had failed, and nothing is written; let it \
+            return Self::Final(InboxError::Store(Error::invalid(
+                "inbox: the handler went on after a statement had failed, and nothing is written; let the handler \
                  return the error, or put the statement between SAVEPOINT and ROLLBACK TO",
             )));
         }
-        match error.is_again() || error.is_connection() {
-            true => Self::Again(error.into()),
-            false => Self::For(InboxError::Store(error.into())),
+        match error.is_retryable() || error.is_connection() {
+            true => Self::Retry(error.into()),
+            false => Self::Final(InboxError::Store(error.into())),
         }
     }
 }
 
 impl<P: InboxPool> PgInbox<P> {
-    /// Runs `handler` for this event if nobody has, in a transaction that also records the event. What the
-    /// handler writes through it happens exactly once, as long as the event is remembered.
+    /// Runs `handler` for this event if it is new, in a transaction that also records the event. What the handler
+    /// writes in it takes effect exactly once, as long as the record of the event is kept.
     ///
     /// The handler may be called again after a deadlock or a lost connection: what it did outside of the
-    /// transaction is not undone. Where the call is spawned, let the handler own what it uses
-    /// (`async move |tx, ctx| …`): the compiler cannot tell yet that borrowing it may leave the thread.
+    /// transaction is not undone. If the call is spawned, let the handler own what it uses
+    /// (`async move |tx, ctx| …`): the compiler cannot prove yet that a future with such a borrow is `Send`.
     ///
     /// # Errors
     ///
-    /// [`InboxError::Failed`] when the handler, now or for an earlier copy, failed for good;
-    /// [`InboxError::Retry`] and [`InboxError::Store`] when nothing is written and it is to be tried again.
+    /// [`InboxError::Failed`] when the handler failed for good, now or for an earlier copy;
+    /// [`InboxError::Retry`] and [`InboxError::Store`] when nothing is written and the event should be delivered again.
     pub async fn process<T, F>(&self, event: &InboxEvent, handler: F) -> Result<Done<T>, InboxError>
     where
         T: Serialize + DeserializeOwned,
         F: AsyncFn(&mut P::Tx, &InboxContext) -> Result<T, WorkError>,
     {
-        let context = self.about.context(event)?;
-        let ask = self.about.ask(event, &context)?;
+        let context = self.settings.context(event)?;
+        let parameters = self.settings.claim_parameters(event, &context)?;
         let mut round = 0;
         loop {
             round += 1;
-            match self.attempt(&ask, &context, &handler).await {
+            match self.attempt(&parameters, &context, &handler).await {
                 Ok(done) => return Ok(done),
                 Err(stop) => {
-                    let error = stop.of_one()?;
-                    if round >= self.about.options.policy.attempts {
+                    let error = stop.for_one_event()?;
+                    if round >= self.settings.options.policy.attempts {
                         return Err(InboxError::Store(error));
                     }
                     pause(round).await;
@@ -115,32 +117,35 @@ impl<P: InboxPool> PgInbox<P> {
 
     async fn attempt<T, F>(
         &self,
-        ask: &Ask,
+        parameters: &ClaimParameters,
         context: &InboxContext,
         handler: &F,
-    ) -> Result<Done<T>, Stop>
+    ) -> Result<Done<T>, AttemptError>
     where
         T: Serialize + DeserializeOwned,
         F: AsyncFn(&mut P::Tx, &InboxContext) -> Result<T, WorkError>,
     {
-        let about = &self.about;
-        let (mut tx, said) =
-            match self.pool.begin(BEGIN, &about.statements.claim, &ask.parameters()).await {
-                Ok(begun) => begun,
-                Err(error) if error.is_locked() => return Ok(Done::Busy),
-                Err(error) if about.lacks_partition(&error) => {
-                    return Err(self.partition_for(&ask.day).await);
-                }
-                Err(error) => return Err(error.into()),
-            };
-        match Standing::read(said.as_deref())? {
-            Standing::New => {}
-            Standing::Busy => {
+        let settings = &self.settings;
+        let (mut tx, reply) = match self
+            .pool
+            .begin(BEGIN, &settings.statements.claim, &parameters.as_array())
+            .await
+        {
+            Ok(begun) => begun,
+            Err(error) if error.is_locked() => return Ok(Done::Busy),
+            Err(error) if settings.is_partition_missing(&error) => {
+                return Err(self.create_partition_for(&parameters.day).await);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        match ClaimReply::parse(reply.as_deref())? {
+            ClaimReply::New => {}
+            ClaimReply::Busy => {
                 tx.roll_back().await?;
                 return Ok(Done::Busy);
             }
-            Standing::Duplicate => {
-                let recorded = about.outcome(&mut tx, ask.row()).await?;
+            ClaimReply::Duplicate => {
+                let recorded = settings.outcome(&mut tx, parameters.row()).await?;
                 tx.roll_back().await?;
                 return Ok(duplicate(recorded.as_deref())?);
             }
@@ -148,33 +153,39 @@ impl<P: InboxPool> PgInbox<P> {
         match handler(&mut tx, context).await {
             Ok(value) => {
                 if let Verdict::Final(outcome) = Verdict::success(&value) {
-                    about.record(&mut tx, &[(ask.row(), &outcome)]).await?;
+                    settings.record(&mut tx, &[(parameters.row(), &outcome)]).await?;
                 }
-                tx.commit().await.map_err(Stop::at_commit)?;
+                tx.commit().await.map_err(AttemptError::at_commit)?;
                 Ok(Done::Now(value))
             }
-            Err(error) => Err(self.failed(tx, ask, error).await),
+            Err(error) => Err(self.failed(tx, parameters, error).await),
         }
     }
 
-    /// Nothing that a failed handler wrote is kept; that it failed for good is.
-    async fn failed(&self, mut tx: P::Tx, ask: &Ask, error: WorkError) -> Stop {
-        if About::is_again(&error) {
+    /// Rolls back what a failed handler wrote, and records a final failure.
+    async fn failed(
+        &self,
+        mut tx: P::Tx,
+        parameters: &ClaimParameters,
+        error: WorkError,
+    ) -> AttemptError {
+        if InboxSettings::is_retryable(&error) {
             let _ = tx.roll_back().await;
-            return again("the handler's transaction could not go on");
+            return retry("the handler's transaction failed with a conflict");
         }
-        match self.about.verdict(error) {
-            Verdict::Final(outcome) => match self.record_failure(&mut tx, ask, &outcome).await {
-                Ok(()) => tx
-                    .commit()
-                    .await
-                    .map_or_else(Stop::from, |()| Stop::For(failure(&outcome, false))),
-                Err(stop) => stop,
-            },
+        match self.settings.verdict(error) {
+            Verdict::Final(outcome) => {
+                match self.record_failure(&mut tx, parameters, &outcome).await {
+                    Ok(()) => tx.commit().await.map_or_else(AttemptError::from, |()| {
+                        AttemptError::Final(failure(&outcome, false))
+                    }),
+                    Err(stop) => stop,
+                }
+            }
             Verdict::NoEffect(error) | Verdict::Retry(error) | Verdict::Indeterminate(error) => {
-                // If it fails the connection does, and the server rolls back by itself.
+                // If the rollback fails, the connection is lost, and the server rolls back by itself.
                 let _ = tx.roll_back().await;
-                Stop::For(InboxError::Retry(error))
+                AttemptError::Final(InboxError::Retry(error))
             }
         }
     }
@@ -182,26 +193,26 @@ impl<P: InboxPool> PgInbox<P> {
     async fn record_failure(
         &self,
         tx: &mut P::Tx,
-        ask: &Ask,
+        parameters: &ClaimParameters,
         outcome: &Outcome,
-    ) -> Result<(), Stop> {
-        tx.run(BACK).await?;
-        let said = tx.ask(&self.about.statements.claim, &ask.parameters()).await?;
-        match Standing::read(said.as_deref())? {
-            Standing::New => Ok(self.about.record(tx, &[(ask.row(), outcome)]).await?),
-            // A twin was quicker: the next attempt is told what it says.
-            Standing::Duplicate | Standing::Busy => {
-                Err(again("a twin took the event while a failure was to be recorded"))
+    ) -> Result<(), AttemptError> {
+        tx.run(ROLL_BACK).await?;
+        let reply = tx.query_text(&self.settings.statements.claim, &parameters.as_array()).await?;
+        match ClaimReply::parse(reply.as_deref())? {
+            ClaimReply::New => Ok(self.settings.record(tx, &[(parameters.row(), outcome)]).await?),
+            // Another copy of the event was faster: the next attempt gets its result.
+            ClaimReply::Duplicate | ClaimReply::Busy => {
+                Err(retry("another copy of the event was claimed before the failure was recorded"))
             }
         }
     }
 }
 
-pub(crate) fn again(what: &str) -> Stop {
-    Stop::Again(Error::new(ErrorKind::Unavailable, format!("inbox: {what}")))
+pub(crate) fn retry(what: &str) -> AttemptError {
+    AttemptError::Retry(Error::new(ErrorKind::Unavailable, format!("inbox: {what}")))
 }
 
-/// The answer from a recorded outcome.
+/// The result for a duplicate, from the recorded outcome.
 pub(crate) fn duplicate<T: DeserializeOwned>(
     recorded: Option<&Outcome>,
 ) -> Result<Done<T>, InboxError> {
@@ -215,19 +226,19 @@ pub(crate) fn duplicate<T: DeserializeOwned>(
 pub(crate) fn failure(outcome: &Outcome, replayed: bool) -> InboxError {
     match outcome.as_failure() {
         Some(failure) => InboxError::Failed { failure: failure.clone(), replayed },
-        None => InboxError::Store(Error::invalid("inbox: a failure without a word")),
+        None => InboxError::Store(Error::invalid("inbox: a failure without a reason")),
     }
 }
 
-/// Longer from time to time, and never the same for two.
+/// Waits before the next attempt: longer after each round, with jitter.
 pub(crate) async fn pause(round: u32) {
     let most = Duration::from_millis(5 << round.min(6));
     sleep(most.mul_f64(rand::random_range(0.5..1.0))).await;
 }
 
-impl About {
-    /// What an error of a handler means. A table that cannot say that an event failed is not told so: it would be
-    /// taken for a success.
+impl InboxSettings {
+    /// The verdict on a handler's error. A table without outcomes cannot record a failure: it would look like a
+    /// success there.
     pub(crate) fn verdict(&self, error: WorkError) -> Verdict {
         match self.variant.keeps_outcomes() {
             true => Verdict::of_error(error, &*self.classifier),
@@ -235,12 +246,12 @@ impl About {
         }
     }
 
-    pub(crate) fn lacks_partition(&self, error: &TxError) -> bool {
+    pub(crate) fn is_partition_missing(&self, error: &TxError) -> bool {
         self.variant == InboxVariant::Partitioned && error.is_without_partition()
     }
 
-    /// Whether an error of a handler calls for a fresh transaction.
-    pub(crate) fn is_again(error: &WorkError) -> bool {
-        code_in(error.error()).is_some_and(|code| is_again(&code))
+    /// Whether a handler failed with an SQL error that a new transaction may avoid.
+    pub(crate) fn is_retryable(error: &WorkError) -> bool {
+        sqlstate_of(error.error()).is_some_and(|code| is_retryable(&code))
     }
 }

@@ -1,23 +1,23 @@
-//! The tables an inbox can live in.
+//! The variants of an inbox's table, and the SQL that creates them.
 
 use semel_core::{Error, Result};
 
 use crate::table::InboxTable;
 
-/// The oldest server, by its `server_version_num`, that detaches partitions while others insert.
+/// The oldest server, by its `server_version_num`, that can detach a partition during inserts.
 const PARTITIONS_SINCE: u32 = 140_000;
 
-/// What the table of an inbox looks like.
+/// The variants of an inbox's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum InboxVariant {
     /// `event_id UUID PRIMARY KEY, event_type, processed_at`: one consumer per table, and no outcomes.
     Minimal,
-    /// For several consumers, ids of any form, and outcomes that duplicates are answered with.
+    /// For several consumers, ids of any form, and outcomes that duplicates get.
     #[default]
     Full,
-    /// As [`InboxVariant::Full`], in partitions by the day that the producer gave the event: what is too old
-    /// is dropped with its partition.
+    /// As [`InboxVariant::Full`], partitioned by the day that the producer gave the event. Old events are dropped with
+    /// their partition.
     Partitioned,
 }
 
@@ -26,7 +26,7 @@ impl InboxVariant {
         !matches!(self, Self::Minimal)
     }
 
-    /// Whether a server of this version can have such a table.
+    /// Refuses a server whose version is too old for this variant.
     pub(crate) fn check_server(self, version: u32) -> Result<()> {
         match self {
             Self::Partitioned if version < PARTITIONS_SINCE => Err(Error::invalid(
@@ -37,16 +37,20 @@ impl InboxVariant {
         }
     }
 
-    /// What makes the table and its indexes, as far as they are not there: to ask for an index that is there would
-    /// still wait for every handler that runs, and let all claims wait meanwhile. Ids are compared byte by byte, whatever the database sorts by.
+    /// Creates the table and its indexes if they do not exist. It looks for them first, because `CREATE INDEX IF NOT
+    /// EXISTS` on an existing index would wait for every running handler, and all claims would wait behind it. Ids are
+    /// compared byte by byte, whatever the collation of the database is.
     pub(crate) fn install(self, table: &InboxTable) -> String {
         let (schema, name, table) = (&table.schema, &table.name, table.quoted());
-        let unless = |there: &str, make: String| {
-            format!("IF to_regclass('\"{}\".\"{there}\"') IS NULL THEN {make}; END IF;", schema)
+        let unless_exists = |existing: &str, create: String| {
+            format!(
+                "IF to_regclass('\"{}\".\"{existing}\"') IS NULL THEN {create}; END IF;",
+                schema
+            )
         };
         let index = |of: &str, column: &str| {
             let index = format!("idx_{name}_{of}");
-            unless(&index, format!("CREATE INDEX \"{index}\" ON {table} ({column})"))
+            unless_exists(&index, format!("CREATE INDEX \"{index}\" ON {table} ({column})"))
         };
         let columns = match self {
             Self::Minimal => format!(
@@ -76,9 +80,9 @@ impl InboxVariant {
             Self::Partitioned => "PARTITION BY RANGE (occurred_on)",
             Self::Minimal | Self::Full => "",
         };
-        let make = unless(name, format!("CREATE TABLE {table} ({columns}) {partitions}"));
+        let create = unless_exists(name, format!("CREATE TABLE {table} ({columns}) {partitions}"));
         let (types, times) = (index("type", "event_type"), index("processed_at", "processed_at"));
-        format!("DO $$ BEGIN {make} {types} {times} END $$")
+        format!("DO $$ BEGIN {create} {types} {times} END $$")
     }
 }
 
@@ -87,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn partitions_need_a_server_that_detaches_them_beside_inserts() {
+    fn partitions_need_a_server_that_can_detach_them_during_inserts() {
         let refused = InboxVariant::Partitioned.check_server(130_021).unwrap_err();
         assert!(refused.to_string().contains("PostgreSQL 14"), "{refused}");
         InboxVariant::Partitioned.check_server(140_000).unwrap();

@@ -1,50 +1,51 @@
-//! The statements of an inbox. Every parameter is text and every answer is one text with the name `said`, so
-//! that any driver can ask them.
+//! The SQL of an inbox. Every parameter is a text, and every statement returns one text column with the name `said`, so
+//! that any driver can run it.
 
 use crate::schema::InboxVariant;
 use crate::table::InboxTable;
 
 /// The statements for one table.
 #[derive(Debug)]
-pub(crate) struct Statements {
-    /// Patience, lock, id, type, consumer, day: `new`, `duplicate` or `busy`.
+pub(crate) struct InboxStatements {
+    /// Parameters: patience, lock, id, type, consumer, day. Returns `new`, `duplicate` or `busy`.
     pub(crate) claim: String,
-    /// Patience, ids, types, consumer, days: the ids that are new, as JSON.
+    /// Parameters: patience, ids, types, consumer, days. Returns the new ids, as JSON.
     pub(crate) claim_many: String,
-    /// Ids, consumer, days, outcomes, formats, failed: how many were there.
+    /// Parameters: ids, consumer, days, outcomes, formats, failed. Returns the number of updated rows.
     pub(crate) record: String,
-    /// Ids, consumer, days: `[[id, failed, format, outcome], …]` as JSON.
+    /// Parameters: ids, consumer, days. Returns `[[id, failed, format, outcome], …]` as JSON.
     pub(crate) outcomes: String,
-    /// Ids, consumer, days: how many there were.
+    /// Parameters: ids, consumer, days. Returns the number of deleted rows.
     pub(crate) unclaim: String,
 }
 
-impl Statements {
+impl InboxStatements {
     pub(crate) fn new(variant: InboxVariant, table: &InboxTable) -> Self {
-        let form = Form::new(variant, table);
+        let template = StatementTemplate::new(variant, table);
         Self {
-            claim: form.claim(),
-            claim_many: form.claim_many(),
-            record: form.record(),
-            outcomes: form.outcomes(),
-            unclaim: form.unclaim(),
+            claim: template.claim(),
+            claim_many: template.claim_many(),
+            record: template.record(),
+            outcomes: template.outcomes(),
+            unclaim: template.unclaim(),
         }
     }
 }
 
-/// What differs between tables.
-struct Form {
+/// The parts of the statements that differ between tables.
+struct StatementTemplate {
     table: String,
     constraint: String,
     columns: &'static str,
     id: &'static str,
-    /// Which rows are meant by `asked`.
+    /// The condition that joins the table to the CTE `asked`.
     same: &'static str,
-    /// Looks for a row although a twin runs. Not in partitions: it would lock each of them.
-    looks: bool,
+    /// Whether the claim also reads the table when another copy holds the advisory lock. Not with partitions: the read
+    /// would lock each of them.
+    reads_locked: bool,
 }
 
-impl Form {
+impl StatementTemplate {
     fn new(variant: InboxVariant, table: &InboxTable) -> Self {
         let (columns, id, same) = match variant {
             InboxVariant::Minimal => {
@@ -63,15 +64,16 @@ impl Form {
             ),
         };
         let constraint = format!("\"{}_pkey\"", table.name);
-        let looks = variant != InboxVariant::Partitioned;
-        Self { table: table.quoted(), constraint, columns, id, same, looks }
+        let reads_locked = variant != InboxVariant::Partitioned;
+        Self { table: table.quoted(), constraint, columns, id, same, reads_locked }
     }
 
-    /// Lock, timeout and insert in one trip. The row that is put is what a twin waits for, not longer than it
-    /// has patience; the lock tells it at once. The caller's own timeout is put back.
+    /// Takes the advisory lock, sets the lock timeout and inserts, in one round trip. Another copy that fails to get the
+    /// advisory lock is busy at once; one that inserts without it (a batch) waits for this row, up to its patience. The
+    /// caller's own lock timeout is restored.
     fn claim(&self) -> String {
-        let Self { table, constraint, columns, id, same, looks } = self;
-        let there = match looks {
+        let Self { table, constraint, columns, id, same, reads_locked } = self;
+        let exists = match reads_locked {
             true => format!("EXISTS (SELECT FROM {table} AS t WHERE {same})"),
             false => "false".to_owned(),
         };
@@ -91,14 +93,14 @@ impl Form {
              SELECT CASE
                  WHEN begun IS NOT TRUE THEN 'outside'
                  WHEN EXISTS (SELECT FROM put) THEN 'new'
-                 WHEN free OR {there} THEN 'duplicate'
+                 WHEN free OR {exists} THEN 'duplicate'
                  ELSE 'busy'
                END || substr(set_config('lock_timeout', was, true), 1, 0) AS said
              FROM asked"
         )
     }
 
-    /// In the order of ids, so that two batches do not wait for each other.
+    /// Inserts in the order of ids, so that two batches do not wait for each other.
     fn claim_many(&self) -> String {
         let Self { table, constraint, columns, id, .. } = self;
         format!(
@@ -122,7 +124,7 @@ impl Form {
         )
     }
 
-    /// The rows that ids, consumer and days stand for.
+    /// The CTE `asked`: one row for each id, with consumer and day.
     fn asked(&self) -> String {
         let id = self.id;
         format!(
@@ -172,7 +174,7 @@ impl Form {
     }
 }
 
-/// Texts as an array that the server reads.
+/// The text of a PostgreSQL array.
 pub(crate) fn array<'a>(texts: impl Iterator<Item = &'a str>) -> String {
     let mut array = String::from("{");
     for (at, text) in texts.enumerate() {
@@ -194,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_cannot_leave_its_place_in_an_array() {
+    fn every_text_of_an_array_is_escaped() {
         let texts = ["a", "", "NULL", "b\",\"c", "\\", "{}", "d,e", " "];
         let expected = r#"{"a","","NULL","b\",\"c","\\","{}","d,e"," "}"#;
         assert_eq!(array(texts.into_iter()), expected);

@@ -1,14 +1,15 @@
-//! What an inbox asks of a transaction, and of a pool of them.
+//! What an inbox needs of a driver: a transaction, a pool of them, and the error of a statement.
 
 use std::{error::Error as StdError, fmt, future::Future};
 
 use semel_core::{Error, ErrorKind};
 
-/// A connection that is in a transaction. Implemented for those of sqlx and tokio-postgres; for another
-/// driver it is a few lines, see the page of the inbox.
+/// A connection that is in a transaction. It is implemented for sqlx and tokio-postgres. `docs/inbox-orms.md` shows it
+/// for other drivers.
 pub trait InboxTx: Send {
-    /// Runs one statement with text parameters and answers the first column of its row, if it has a row.
-    fn ask(
+    /// Runs one statement with text parameters and returns the first column of its row, if there is a row. The column
+    /// is a text with the name `said`.
+    fn query_text(
         &mut self,
         statement: &str,
         parameters: &[&str],
@@ -18,9 +19,9 @@ pub trait InboxTx: Send {
     fn run(&mut self, statements: &str) -> impl Future<Output = Result<(), TxError>> + Send;
 }
 
-/// A transaction that an inbox began, and ends. Dropped, it is rolled back.
+/// A transaction that an inbox begins and ends. Dropping it rolls it back.
 pub trait InboxTransaction: InboxTx + Sized {
-    /// Commits what was done since it began, or fails if a statement of it has failed.
+    /// Commits the transaction, or fails if one of its statements has failed.
     fn commit(self) -> impl Future<Output = Result<(), TxError>> + Send;
     /// Rolls back.
     fn roll_back(self) -> impl Future<Output = Result<(), TxError>> + Send;
@@ -31,7 +32,7 @@ pub trait InboxPool: Send + Sync {
     /// What a handler writes through.
     type Tx: InboxTransaction;
 
-    /// Begins a transaction and asks the first statement in it; in one trip where the driver can.
+    /// Begins a transaction and runs the first statement in it, in one round trip if the driver can.
     fn begin(
         &self,
         begin: &'static str,
@@ -39,18 +40,18 @@ pub trait InboxPool: Send + Sync {
         parameters: &[&str],
     ) -> impl Future<Output = Result<(Self::Tx, Option<String>), TxError>> + Send;
 
-    /// Runs one statement outside of any transaction.
+    /// Runs one statement without a transaction.
     fn run(&self, statement: &str) -> impl Future<Output = Result<(), TxError>> + Send;
 
-    /// Asks one statement outside of any transaction.
-    fn ask(
+    /// Runs one statement with text parameters without a transaction, as [`InboxTx::query_text`].
+    fn query_text(
         &self,
         statement: &str,
         parameters: &[&str],
     ) -> impl Future<Output = Result<Option<String>, TxError>> + Send;
 }
 
-/// What went wrong with a statement.
+/// The error of a statement.
 pub struct TxError {
     code: Option<String>,
     no_connection: bool,
@@ -63,24 +64,24 @@ impl TxError {
         Self { code, no_connection: false, cause: cause.into() }
     }
 
-    /// The pool had no connection to give within its own timeout. That is told at once: to ask again is to wait as
-    /// long again, among those who wait already.
+    /// The pool had no free connection within its own timeout. The inbox does not retry it: another attempt would wait
+    /// as long again, and compete with the callers that wait already.
     pub fn no_connection(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self { no_connection: true, ..Self::new(None, cause) }
     }
 
-    /// The `SQLSTATE`; none when the connection or the pool failed.
+    /// The `SQLSTATE`. `None` when the connection or the pool failed.
     #[must_use]
     pub fn code(&self) -> Option<&str> {
         self.code.as_deref()
     }
 
-    /// Nothing happened; a fresh transaction may succeed.
-    pub(crate) fn is_again(&self) -> bool {
-        self.code().is_some_and(is_again)
+    /// A conflict: nothing happened, and a new transaction may succeed.
+    pub(crate) fn is_retryable(&self) -> bool {
+        self.code().is_some_and(is_retryable)
     }
 
-    /// The connection or the server went away, and another may not.
+    /// The connection is lost or the server shuts down; another connection may work.
     pub(crate) fn is_connection(&self) -> bool {
         let is_lost = |code: &str| {
             ["08", "57P0"].iter().any(|class| code.starts_with(class)) || code == "53300"
@@ -88,22 +89,22 @@ impl TxError {
         !self.no_connection && self.code().is_none_or(is_lost)
     }
 
-    /// Somebody else holds a lock for longer than was waited.
+    /// Another transaction held a lock for longer than the lock timeout.
     pub(crate) fn is_locked(&self) -> bool {
         self.code() == Some("55P03")
     }
 
-    /// A statement before this one failed, and nobody rolled back.
+    /// An earlier statement of the transaction failed, and the transaction was not rolled back.
     pub(crate) fn is_aborted(&self) -> bool {
         self.code() == Some("25P02")
     }
 
-    /// The server answered that it will not: the connection is sound.
+    /// The server refused the statement; the connection works.
     pub(crate) fn is_refusal(&self) -> bool {
         self.code().is_some() && !self.is_connection()
     }
 
-    /// What is to be changed is being changed by somebody else.
+    /// Another session is changing the same table.
     pub(crate) fn is_not_ready(&self) -> bool {
         self.code() == Some("55000")
     }
@@ -114,16 +115,16 @@ impl TxError {
     }
 }
 
-pub(crate) fn is_again(code: &str) -> bool {
+pub(crate) fn is_retryable(code: &str) -> bool {
     ["40001", "40P01"].contains(&code)
 }
 
-/// The server's words may quote a row: the code is enough.
+/// Without the server's message, which may quote a row. The code is enough.
 impl From<TxError> for Error {
     fn from(error: TxError) -> Self {
         if error.no_connection {
-            let what = "inbox: the pool had no connection to give within its timeout; make the pool larger or \
-                        the handlers quicker, and see that the server answers";
+            let what = "inbox: the pool had no free connection within its timeout; make the pool larger or \
+                        the handlers faster, and check that the server answers";
             return Self::new(ErrorKind::Unavailable, what);
         }
         let Some(code) = error.code() else {
@@ -131,15 +132,17 @@ impl From<TxError> for Error {
             return Self::new(ErrorKind::Unavailable, what);
         };
         let hint = match code {
-            "42P01" | "3F000" => "; make the table with `inbox.install()`",
+            "42P01" | "3F000" => "; create the table with `inbox.install()`",
             "42703" | "42704" => "; the table is of another variant than the inbox was built with",
             "42501" => {
-                "; grant the role SELECT, INSERT, UPDATE and DELETE on the table; partitions are made and \
-                 dropped by its owner"
+                "; grant the role SELECT, INSERT, UPDATE and DELETE on the table; only its owner creates and \
+                 drops partitions"
             }
-            "55P03" => "; somebody holds a lock on the table: try again, or end that transaction",
+            "55P03" => {
+                "; another transaction holds a lock on the table: try again, or end that transaction"
+            }
             "23514" => {
-                "; the day of the event has no partition: upkeep makes those to come, and `process` others"
+                "; the day of the event has no partition: upkeep creates those ahead, and `process` others"
             }
             "57014" => "; the statement_timeout is shorter than the work",
             _ => "",
@@ -147,7 +150,7 @@ impl From<TxError> for Error {
         let what = format!("inbox: a statement failed (SQLSTATE {code}){hint}");
         let code = Some(code.to_owned());
         Self::new(ErrorKind::Unavailable, what)
-            .with_source(TxError::new(code, "the server's words"))
+            .with_source(TxError::new(code, "the server's message"))
     }
 }
 
@@ -161,7 +164,7 @@ impl fmt::Display for TxError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.code {
             Some(code) => write!(f, "a statement failed (SQLSTATE {code})"),
-            None if self.no_connection => f.write_str("the pool had no connection to give"),
+            None if self.no_connection => f.write_str("the pool had no free connection"),
             None => f.write_str("the connection failed"),
         }
     }
@@ -174,14 +177,14 @@ impl StdError for TxError {
 }
 
 /// The `SQLSTATE` of a driver's error, wherever in `error` it is.
-pub(crate) fn code_in(error: &(dyn StdError + 'static)) -> Option<String> {
+pub(crate) fn sqlstate_of(error: &(dyn StdError + 'static)) -> Option<String> {
     std::iter::successors(Some(error), |&error| error.source()).find_map(|error| {
         if let Some(error) = error.downcast_ref::<TxError>() {
             return error.code.clone();
         }
         #[cfg(feature = "sqlx")]
         if let Some(error) = error.downcast_ref::<sqlx::Error>() {
-            return crate::drivers::sqlx::code_of(error);
+            return crate::drivers::sqlx::sqlstate(error);
         }
         let error = error.downcast_ref::<tokio_postgres::Error>()?;
         error.code().map(|code| code.code().to_owned())

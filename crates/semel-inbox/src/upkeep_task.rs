@@ -1,4 +1,4 @@
-//! Upkeep by itself, now and then.
+//! A background task that runs upkeep periodically.
 
 use std::{panic::AssertUnwindSafe, time::Duration};
 
@@ -8,7 +8,7 @@ use tokio::{task::JoinHandle, time::sleep};
 
 use crate::{InboxPool, PgInbox, telemetry};
 
-/// A task that looks after an inbox until this is dropped.
+/// A task that runs upkeep until this handle is dropped.
 #[derive(Debug)]
 #[must_use = "upkeep ends when this is dropped"]
 pub struct UpkeepTask(JoinHandle<()>);
@@ -20,9 +20,9 @@ impl Drop for UpkeepTask {
 }
 
 impl<P: InboxPool + Clone + 'static> PgInbox<P> {
-    /// Starts a task that does [`PgInbox::upkeep`] about so often and shows how large the table is, in the
-    /// gauges of [`telemetry::name`](crate::telemetry::name). What fails is logged and tried again. Every process
-    /// may have one: they do not get in each other's way.
+    /// Starts a task that runs [`PgInbox::upkeep`] about every `every`, and sets the gauges of
+    /// [`telemetry::name`](crate::telemetry::name). A failure is logged and tried again. Every process may have such a
+    /// task: only one of them purges at a time.
     ///
     /// # Panics
     ///
@@ -31,19 +31,19 @@ impl<P: InboxPool + Clone + 'static> PgInbox<P> {
         UpkeepTask(tokio::spawn(keep_up(self.clone(), every)))
     }
 
-    async fn take_turn(&self) -> Result<()> {
+    async fn run_once(&self) -> Result<()> {
         self.upkeep().await?;
-        telemetry::shown(&self.table(), &self.stats().await?);
+        telemetry::set_gauges(&self.table(), &self.stats().await?);
         Ok(())
     }
 }
 
 async fn keep_up<P: InboxPool + Clone + 'static>(inbox: PgInbox<P>, every: Duration) {
     loop {
-        // Jittered, so that processes that started together do not come together.
+        // Jitter, so that processes that started together do not run upkeep together.
         sleep(every.mul_f64(rand::random_range(0.75..1.25))).await;
         let table = inbox.table();
-        match AssertUnwindSafe(inbox.take_turn()).catch_unwind().await {
+        match AssertUnwindSafe(inbox.run_once()).catch_unwind().await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!("upkeep of {table} failed, will try again: {error}"),
             Err(_) => tracing::error!("upkeep of {table} panicked, will try again"),

@@ -1,4 +1,4 @@
-//! A pool of one connection: for who looks after a table and handles no events.
+//! A pool of one connection, for an operator that maintains a table and processes no events.
 
 use std::{fmt, ops::Deref, sync::Arc};
 
@@ -6,34 +6,39 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio_postgres::Client;
 
 use crate::{
-    drivers::tokio_postgres::ask,
+    drivers::tokio_postgres::query_text,
     transaction::{InboxPool, InboxTransaction, InboxTx, TxError},
 };
 
-/// None once a transaction was left half done: without its connection the server rolls it back.
+/// `None` after a transaction was dropped half-way: its connection is closed, so the server rolls it back.
 #[derive(Clone)]
-pub(crate) struct Alone(Arc<Mutex<Option<Connection>>>);
+pub(crate) struct SingleConnection(Arc<Mutex<Option<Connection>>>);
 
 type Connection = Box<dyn Deref<Target = Client> + Send + Sync>;
 
-/// The connection, for as long as this has it.
-pub(crate) struct AloneTx(Option<OwnedMutexGuard<Option<Connection>>>);
+/// The connection, for the time of one transaction or statement.
+pub(crate) struct SingleConnectionTx(Option<OwnedMutexGuard<Option<Connection>>>);
 
-impl Alone {
+impl SingleConnection {
     pub(crate) fn new(connection: impl Deref<Target = Client> + Send + Sync + 'static) -> Self {
         Self(Arc::new(Mutex::new(Some(Box::new(connection)))))
     }
 
-    async fn taken(&self) -> AloneTx {
-        AloneTx(Some(self.0.clone().lock_owned().await))
+    async fn take(&self) -> SingleConnectionTx {
+        SingleConnectionTx(Some(self.0.clone().lock_owned().await))
     }
 }
 
-impl AloneTx {
+impl SingleConnectionTx {
     fn client(&self) -> Result<&Client, TxError> {
         let connection = self.0.as_ref().and_then(|it| it.as_ref());
-        let gone = || TxError::new(None, "a statement before this one was broken off");
-        connection.map(|it| &***it).ok_or_else(gone)
+        let closed = || {
+            TxError::new(
+                None,
+                "the connection is closed, because an earlier statement was interrupted",
+            )
+        };
+        connection.map(|it| &***it).ok_or_else(closed)
     }
 
     async fn end(mut self, statements: &str) -> Result<(), TxError> {
@@ -43,13 +48,13 @@ impl AloneTx {
     }
 }
 
-impl fmt::Debug for Alone {
+impl fmt::Debug for SingleConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Alone").finish_non_exhaustive()
+        f.debug_struct("SingleConnection").finish_non_exhaustive()
     }
 }
 
-impl Drop for AloneTx {
+impl Drop for SingleConnectionTx {
     fn drop(&mut self) {
         if let Some(connection) = &mut self.0 {
             **connection = None;
@@ -57,13 +62,13 @@ impl Drop for AloneTx {
     }
 }
 
-impl InboxTx for AloneTx {
-    async fn ask(
+impl InboxTx for SingleConnectionTx {
+    async fn query_text(
         &mut self,
         statement: &str,
         parameters: &[&str],
     ) -> Result<Option<String>, TxError> {
-        ask(self.client()?, statement, parameters).await
+        query_text(self.client()?, statement, parameters).await
     }
 
     async fn run(&mut self, statements: &str) -> Result<(), TxError> {
@@ -71,7 +76,7 @@ impl InboxTx for AloneTx {
     }
 }
 
-impl InboxTransaction for AloneTx {
+impl InboxTransaction for SingleConnectionTx {
     async fn commit(self) -> Result<(), TxError> {
         self.end("RELEASE SAVEPOINT semel; COMMIT").await
     }
@@ -81,33 +86,37 @@ impl InboxTransaction for AloneTx {
     }
 }
 
-impl InboxPool for Alone {
-    type Tx = AloneTx;
+impl InboxPool for SingleConnection {
+    type Tx = SingleConnectionTx;
 
     async fn begin(
         &self,
         begin: &'static str,
         statement: &str,
         parameters: &[&str],
-    ) -> Result<(AloneTx, Option<String>), TxError> {
-        let mut tx = self.taken().await;
+    ) -> Result<(SingleConnectionTx, Option<String>), TxError> {
+        let mut tx = self.take().await;
         tx.run(begin).await?;
-        let said = tx.ask(statement, parameters).await?;
-        Ok((tx, said))
+        let reply = tx.query_text(statement, parameters).await?;
+        Ok((tx, reply))
     }
 
-    /// A statement that fails outside of a transaction leaves nothing behind.
+    /// Without a transaction: the connection stays usable even if the statement fails.
     async fn run(&self, statement: &str) -> Result<(), TxError> {
-        let mut tx = self.taken().await;
+        let mut tx = self.take().await;
         let done = InboxTx::run(&mut tx, statement).await;
         drop(tx.0.take());
         done
     }
 
-    async fn ask(&self, statement: &str, parameters: &[&str]) -> Result<Option<String>, TxError> {
-        let mut tx = self.taken().await;
-        let said = InboxTx::ask(&mut tx, statement, parameters).await;
+    async fn query_text(
+        &self,
+        statement: &str,
+        parameters: &[&str],
+    ) -> Result<Option<String>, TxError> {
+        let mut tx = self.take().await;
+        let reply = InboxTx::query_text(&mut tx, statement, parameters).await;
         drop(tx.0.take());
-        said
+        reply
     }
 }

@@ -10,7 +10,7 @@ use sqlx_core::transaction::TransactionManager;
 
 use crate::transaction::{InboxPool, InboxTransaction, InboxTx, TxError};
 
-pub(crate) fn code_of(error: &Driver) -> Option<String> {
+pub(crate) fn sqlstate(error: &Driver) -> Option<String> {
     error.as_database_error().and_then(|error| error.code()).map(|code| code.into_owned())
 }
 
@@ -18,12 +18,12 @@ impl From<Driver> for TxError {
     fn from(error: Driver) -> Self {
         match error {
             Driver::PoolTimedOut => Self::no_connection(error),
-            error => Self::new(code_of(&error), error),
+            error => Self::new(sqlstate(&error), error),
         }
     }
 }
 
-async fn ask(
+async fn query_text(
     connection: &mut PgConnection,
     statement: &str,
     parameters: &[&str],
@@ -41,12 +41,12 @@ async fn run(connection: &mut PgConnection, statements: &str) -> Result<(), TxEr
 }
 
 impl InboxTx for PgConnection {
-    async fn ask(
+    async fn query_text(
         &mut self,
         statement: &str,
         parameters: &[&str],
     ) -> Result<Option<String>, TxError> {
-        ask(self, statement, parameters).await
+        query_text(self, statement, parameters).await
     }
 
     async fn run(&mut self, statements: &str) -> Result<(), TxError> {
@@ -55,12 +55,12 @@ impl InboxTx for PgConnection {
 }
 
 impl InboxTx for Transaction<'_, Postgres> {
-    async fn ask(
+    async fn query_text(
         &mut self,
         statement: &str,
         parameters: &[&str],
     ) -> Result<Option<String>, TxError> {
-        ask(self, statement, parameters).await
+        query_text(self, statement, parameters).await
     }
 
     async fn run(&mut self, statements: &str) -> Result<(), TxError> {
@@ -72,26 +72,28 @@ impl InboxTx for Transaction<'_, Postgres> {
 #[derive(Debug)]
 pub struct SqlxTx(PoolConnection<Postgres>);
 
-/// Rolls back what was not ended, before anybody else is given the connection.
+/// Rolls back a transaction that was not ended, before the connection returns to the pool.
 impl Drop for SqlxTx {
     fn drop(&mut self) {
         PgTransactionManager::start_rollback(&mut self.0);
     }
 }
 
-/// A connection whose transaction begins. sqlx takes one for open when `BEGIN` was answered without an error: if that
-/// fails half way, or is dropped before, the connection is closed, and not given back in the middle of one.
-struct Beginning(Option<PoolConnection<Postgres>>);
+/// A connection whose transaction is beginning. sqlx counts a transaction as open once `BEGIN` has succeeded. If it
+/// fails half-way, or the call is dropped before, this closes the connection instead of returning it to the pool in the
+/// middle of a transaction.
+struct BeginGuard(Option<PoolConnection<Postgres>>);
 
-impl Beginning {
+impl BeginGuard {
     async fn begun(mut self, begin: &'static str) -> Result<SqlxTx, Driver> {
-        let connection = self.0.as_mut().expect("it is there until it has begun");
+        let connection =
+            self.0.as_mut().expect("the connection is there until the transaction has begun");
         PgTransactionManager::begin(connection, Some(begin.into_sql_str())).await?;
-        Ok(SqlxTx(self.0.take().expect("it is there until it has begun")))
+        Ok(SqlxTx(self.0.take().expect("the connection is there until the transaction has begun")))
     }
 }
 
-impl Drop for Beginning {
+impl Drop for BeginGuard {
     fn drop(&mut self) {
         if let Some(mut connection) = self.0.take() {
             connection.close_on_drop();
@@ -114,12 +116,12 @@ impl DerefMut for SqlxTx {
 }
 
 impl InboxTx for SqlxTx {
-    async fn ask(
+    async fn query_text(
         &mut self,
         statement: &str,
         parameters: &[&str],
     ) -> Result<Option<String>, TxError> {
-        ask(self, statement, parameters).await
+        query_text(self, statement, parameters).await
     }
 
     async fn run(&mut self, statements: &str) -> Result<(), TxError> {
@@ -129,8 +131,8 @@ impl InboxTx for SqlxTx {
 
 impl InboxTransaction for SqlxTx {
     async fn commit(mut self) -> Result<(), TxError> {
-        // Fails in a transaction of which a statement failed, where a COMMIT alone would be a ROLLBACK that
-        // reports success.
+        // RELEASE fails if a statement of the transaction has failed. A COMMIT alone would then roll back and report
+        // success.
         run(&mut self, "RELEASE SAVEPOINT semel").await?;
         Ok(PgTransactionManager::commit(&mut self.0).await?)
     }
@@ -149,9 +151,9 @@ impl InboxPool for PgPool {
         statement: &str,
         parameters: &[&str],
     ) -> Result<(Self::Tx, Option<String>), TxError> {
-        let mut tx = Beginning(Some(self.acquire().await?)).begun(begin).await?;
-        let said = ask(&mut tx, statement, parameters).await?;
-        Ok((tx, said))
+        let mut tx = BeginGuard(Some(self.acquire().await?)).begun(begin).await?;
+        let reply = query_text(&mut tx, statement, parameters).await?;
+        Ok((tx, reply))
     }
 
     async fn run(&self, statement: &str) -> Result<(), TxError> {
@@ -159,8 +161,12 @@ impl InboxPool for PgPool {
         run(&mut connection, statement).await
     }
 
-    async fn ask(&self, statement: &str, parameters: &[&str]) -> Result<Option<String>, TxError> {
+    async fn query_text(
+        &self,
+        statement: &str,
+        parameters: &[&str],
+    ) -> Result<Option<String>, TxError> {
         let mut connection = self.acquire().await?;
-        ask(&mut connection, statement, parameters).await
+        query_text(&mut connection, statement, parameters).await
     }
 }

@@ -59,8 +59,12 @@ impl<P: InboxPool> InboxPool for ReplacedBegin<P> {
         self.pool.run(statement).await
     }
 
-    async fn ask(&self, statement: &str, parameters: &[&str]) -> Result<Option<String>, TxError> {
-        self.pool.ask(statement, parameters).await
+    async fn query_text(
+        &self,
+        statement: &str,
+        parameters: &[&str],
+    ) -> Result<Option<String>, TxError> {
+        self.pool.query_text(statement, parameters).await
     }
 }
 

@@ -1,4 +1,4 @@
-//! A schema of its own for each test, with a table of shipments and the inbox beside it.
+//! A schema for each test, with a table of shipments and an inbox.
 
 use std::thread;
 
@@ -7,7 +7,7 @@ use tokio_postgres::{Client, NoTls};
 
 pub(crate) struct ShopDatabase {
     pub(crate) schema: String,
-    /// Finds the tables of this schema first.
+    /// With this schema first on the search path.
     pub(crate) url: String,
 }
 
@@ -26,7 +26,7 @@ impl ShopDatabase {
         client(&self.url).await
     }
 
-    /// Shipments and records.
+    /// The numbers of shipments and of records.
     pub(crate) async fn shipments_and_records(&self) -> (i64, i64) {
         let count =
             "SELECT (SELECT count(*) FROM shipments), (SELECT count(*) FROM processed_events)";
@@ -38,7 +38,7 @@ impl ShopDatabase {
 impl Drop for ShopDatabase {
     fn drop(&mut self) {
         let drop = format!("DROP SCHEMA {} CASCADE", self.schema);
-        // On a thread of its own, since a runtime is dropping this.
+        // On its own thread, because this may be dropped inside a runtime.
         let dropped = thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.unwrap().block_on(async { client(&server()).await.batch_execute(&drop).await })

@@ -24,11 +24,12 @@ mod schema {
     }
 }
 
-/// Ships an order once, however often its event comes.
+/// Ships an order once, however often its event is delivered.
 ///
 /// # Errors
 ///
-/// When a statement fails. Nothing is written, unless that was the commit: the next copy is told.
+/// When a statement fails. Nothing is written then. Only if the commit failed it may have happened, and the next copy
+/// of the event gets its result.
 pub async fn ship(
     connection: &mut AsyncPgConnection,
     inbox: &PgInbox<Pool>,
@@ -56,30 +57,30 @@ pub async fn ship(
 struct Diesel<'c>(&'c mut AsyncPgConnection);
 
 #[derive(QueryableByName)]
-struct Row {
+struct TextRow {
     #[diesel(sql_type = Nullable<Text>)]
     said: Option<String>,
 }
 
 impl InboxTx for Diesel<'_> {
-    async fn ask(
+    async fn query_text(
         &mut self,
         statement: &str,
         parameters: &[&str],
     ) -> Result<Option<String>, TxError> {
         let query = sql_query(statement).into_boxed::<Pg>();
         let query = parameters.iter().fold(query, |query, it| query.bind::<Text, _>(*it));
-        let row = query.get_result::<Row>(self.0).await.optional().map_err(told)?;
+        let row = query.get_result::<TextRow>(self.0).await.optional().map_err(tx_error)?;
         Ok(row.and_then(|row| row.said))
     }
 
     async fn run(&mut self, statements: &str) -> Result<(), TxError> {
-        self.0.batch_execute(statements).await.map_err(told)
+        self.0.batch_execute(statements).await.map_err(tx_error)
     }
 }
 
-/// diesel keeps the `SQLSTATE` to itself: what it names has one, and the rest is read from the server's English.
-fn told(error: Error) -> TxError {
+/// diesel does not expose the `SQLSTATE`. It is derived from diesel's error kind, or from the server's English message.
+fn tx_error(error: Error) -> TxError {
     use DatabaseErrorKind::{CheckViolation, SerializationFailure, UnableToSendCommand};
     let code = match &error {
         Error::DatabaseError(UnableToSendCommand, _) => None,

@@ -1,4 +1,4 @@
-//! The page prints what is tested here.
+//! The page prints the code that is tested here.
 
 const PAGE: &str = include_str!("../../../../../docs/inbox-orms.md");
 

@@ -1,4 +1,4 @@
-//! What the inbox promises, whoever owns the transaction.
+//! The promises of the inbox in a transaction of the caller.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ async fn a_rollback_leaves_no_record<S: Shop>() {
     let mut shop = S::open(&database, InboxVariant::Full).await;
     shop.ship(&event(), "").await.unwrap_err();
     assert_eq!(database.shipments_and_records().await, (0, 0));
-    // Who drops a transaction does not wait for its end.
+    // A dropped transaction may still be open on the server for a moment.
     let again = async {
         loop {
             match shop.ship(&event(), "42").await.unwrap() {
@@ -34,7 +34,7 @@ async fn a_rollback_leaves_no_record<S: Shop>() {
         }
     };
     let again = tokio::time::timeout(Duration::from_secs(20), again).await;
-    assert_eq!(again.expect("it is not busy for ever"), Done::Now("42".to_owned()));
+    assert_eq!(again.expect("the event stays busy"), Done::Now("42".to_owned()));
     assert_eq!(database.shipments_and_records().await, (1, 1));
 }
 
@@ -50,7 +50,7 @@ async fn a_copy_of_a_running_event_is_busy<S: Shop>() {
     assert_eq!(database.shipments_and_records().await, (1, 1));
 }
 
-/// A copy in a batch holds the row alone: the driver has to say that a lock was waited for too long.
+/// A copy in a batch holds the row lock only, not the advisory lock: the driver has to report the lock timeout.
 async fn a_copy_of_an_event_in_a_running_batch_is_busy<S: Shop>() {
     let database = ShopDatabase::new().await;
     let mut shop = S::open(&database, InboxVariant::Full).await;
@@ -76,7 +76,7 @@ async fn a_day_without_a_partition_gets_one<S: Shop>() {
     assert_eq!(database.shipments_and_records().await, (1, 1));
 }
 
-/// Each test over each of the two.
+/// Each test over both.
 macro_rules! over_both {
     ($($test:ident)*) => {
         mod diesel_async {

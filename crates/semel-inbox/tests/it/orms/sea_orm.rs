@@ -12,11 +12,12 @@ use semel::{
 };
 use sqlx::PgPool;
 
-/// Ships an order once, however often its event comes.
+/// Ships an order once, however often its event is delivered.
 ///
 /// # Errors
 ///
-/// When a statement fails. Nothing is written, unless that was the commit: the next copy is told.
+/// When a statement fails. Nothing is written then. Only if the commit failed it may have happened, and the next copy
+/// of the event gets its result.
 pub async fn ship(
     database: &DatabaseConnection,
     inbox: &PgInbox<PgPool>,
@@ -42,23 +43,23 @@ pub async fn ship(
 struct SeaOrm<'t>(&'t DatabaseTransaction);
 
 impl InboxTx for SeaOrm<'_> {
-    async fn ask(
+    async fn query_text(
         &mut self,
         statement: &str,
         parameters: &[&str],
     ) -> Result<Option<String>, TxError> {
         let values = parameters.iter().map(|it| Value::from(*it));
         let statement = Statement::from_sql_and_values(DbBackend::Postgres, statement, values);
-        let row = self.0.query_one_raw(statement).await.map_err(told)?;
-        row.map(|row| row.try_get_by_index(0)).transpose().map_err(told).map(Option::flatten)
+        let row = self.0.query_one_raw(statement).await.map_err(tx_error)?;
+        row.map(|row| row.try_get_by_index(0)).transpose().map_err(tx_error).map(Option::flatten)
     }
 
     async fn run(&mut self, statements: &str) -> Result<(), TxError> {
-        self.0.execute_unprepared(statements).await.map(drop).map_err(told)
+        self.0.execute_unprepared(statements).await.map(drop).map_err(tx_error)
     }
 }
 
-fn told(error: DbErr) -> TxError {
+fn tx_error(error: DbErr) -> TxError {
     let code = match &error {
         DbErr::Exec(RuntimeErr::SqlxError(it)) | DbErr::Query(RuntimeErr::SqlxError(it)) => {
             it.as_database_error().and_then(|it| it.code()).map(|code| code.into_owned())

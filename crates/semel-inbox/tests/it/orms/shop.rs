@@ -1,4 +1,4 @@
-//! Who ships orders, over each of the two.
+//! A shop that ships orders over diesel-async, and one over sea-orm.
 
 use std::error::Error;
 
@@ -20,7 +20,7 @@ pub(crate) trait Shop: Sized {
         order: &str,
     ) -> Result<Done<String>, Box<dyn Error + Send + Sync>>;
 
-    /// What another transaction is told.
+    /// The reply that another transaction gets.
     async fn claim_in(&self, tx: &mut impl InboxTx, event: &InboxEvent) -> Claimed;
 }
 
