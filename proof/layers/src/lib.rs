@@ -1,4 +1,4 @@
-//! A Redis and a PostgreSQL, and nodes that have both: in front of each other, or instead of each other.
+//! A Redis and a PostgreSQL for tests of the layers over two stores: arbiter and failover.
 
 #![expect(clippy::unwrap_used, reason = "only tests use it")]
 
@@ -8,22 +8,22 @@ use semel_servers::{POSTGRES, REDIS, Running};
 use semel_store_postgres::{PostgresStore, PostgresStoreBuilder};
 use semel_store_redis::{RedisFront, RedisStore, RedisStoreBuilder};
 
-/// Servers of a test's own, which may die.
+/// The two servers of one test, which the test may kill.
 #[derive(Debug)]
-pub struct Site {
-    /// Keeps what it acknowledged.
+pub struct TwoServers {
+    /// Durable: it keeps what it acknowledged.
     pub redis: Running,
-    /// Decides.
+    /// The authority of arbiters, the secondary of failovers.
     pub postgres: Running,
     name: String,
 }
 
-impl Site {
-    /// Starts both.
+impl TwoServers {
+    /// Starts both servers.
     ///
     /// # Panics
     ///
-    /// When one of them does not come up; says how it is installed.
+    /// When one of them does not start. The message says how it is installed.
     #[must_use]
     pub fn start() -> Self {
         let redis = Running::start(&REDIS.durable()).unwrap();
@@ -31,7 +31,7 @@ impl Site {
         Self { redis, postgres, name: format!("layers_{:016x}", rand::random::<u64>()) }
     }
 
-    /// The copies in Redis, past all proxies.
+    /// The front in Redis, without a proxy.
     ///
     /// # Panics
     ///
@@ -40,11 +40,11 @@ impl Site {
         self.front_of(&self.postgres().await).await.unwrap()
     }
 
-    /// The same, before this store.
+    /// The front in Redis for this authority.
     ///
     /// # Errors
     ///
-    /// When its settings are wrong, or it is another's.
+    /// When its settings are wrong, or it belongs to another authority.
     pub async fn front_of(&self, authority: &dyn Store) -> Result<RedisFront> {
         self.at(self.redis.port()).connect_front(authority).await
     }
@@ -54,7 +54,7 @@ impl Site {
         RedisStore::builder(&url).prefix(&self.name).connections(2)
     }
 
-    /// The PostgreSQL of one node.
+    /// The PostgreSQL store of one node.
     ///
     /// # Panics
     ///
@@ -63,7 +63,7 @@ impl Site {
         self.table(PostgresStoreBuilder::TABLE).await
     }
 
-    /// The same with another table.
+    /// The PostgreSQL store with another table.
     ///
     /// # Panics
     ///
@@ -73,7 +73,7 @@ impl Site {
         builder.connections(2).migrate(true).connect().await.unwrap()
     }
 
-    /// One node with a failover, through a proxy to its primary.
+    /// A failover that reaches its primary through a proxy.
     ///
     /// # Panics
     ///
@@ -86,7 +86,7 @@ impl Site {
             .unwrap()
     }
 
-    /// One node with an arbiter.
+    /// An arbiter.
     ///
     /// # Panics
     ///
@@ -95,7 +95,7 @@ impl Site {
         self.arbiter_at(self.redis.port()).await
     }
 
-    /// The same, through a proxy to its front.
+    /// An arbiter that reaches its front through a proxy.
     ///
     /// # Panics
     ///

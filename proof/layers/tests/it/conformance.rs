@@ -1,4 +1,4 @@
-//! Layers over real servers keep every promise, plain and under a cache.
+//! Arbiter and failover over real servers keep every promise, with and without a cache around them.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use crate::{
     redis_store::{at, follows_the_protocol, keeps_every_promise},
 };
 
-/// A store to be compared with the protocol, and what must outlive it.
-struct Compared<S>(S, RealTime, #[expect(dead_code, reason = "dropped with it")] Schema);
+/// A store to be compared with the protocol, and the schema that must outlive it.
+struct LayeredSubject<S>(S, RealTime, #[expect(dead_code, reason = "dropped with it")] Schema);
 
 macro_rules! subject {
     ($store:ty, $open:expr) => {
-        impl Subject for Compared<$store> {
+        impl Subject for LayeredSubject<$store> {
             async fn open() -> Self {
                 let (store, schema) = $open;
                 Self(store, RealTime::default(), schema)
@@ -71,12 +71,12 @@ mod arbiter {
 
     #[test]
     fn every_answer_follows_the_protocol() {
-        follows_the_protocol::<Compared<OnTest>>(3);
+        follows_the_protocol::<LayeredSubject<OnTest>>(3);
     }
 
     #[test]
     fn every_answer_follows_the_protocol_under_a_cache() {
-        follows_the_protocol::<Compared<Cached<OnTest>>>(2);
+        follows_the_protocol::<LayeredSubject<Cached<OnTest>>>(2);
     }
 }
 
@@ -101,6 +101,6 @@ mod failover {
 
     #[test]
     fn every_answer_follows_the_protocol_while_both_answer() {
-        follows_the_protocol::<Compared<OnTest>>(2);
+        follows_the_protocol::<LayeredSubject<OnTest>>(2);
     }
 }

@@ -1,4 +1,4 @@
-//! Redis first, PostgreSQL while it is unreachable: what may run twice is counted.
+//! A failover: Redis is the primary, PostgreSQL the secondary. Runs that may be duplicates are counted.
 
 use std::{
     sync::{
@@ -10,24 +10,24 @@ use std::{
 
 use semel_core::{Engine, Failover, Fingerprint, Policy, WorkError};
 use semel_faults::{Fault, FaultProxy};
-use semel_layers::Site;
+use semel_layers::TwoServers;
 use semel_store_postgres::PostgresStore;
 use semel_store_redis::RedisStore;
 use tokio::{sync::Notify, time::sleep};
 
-use super::load::{Load, engine, key, run};
+use super::load::{LayerLoad, engine, key, run};
 
-/// A node whose way to Redis can be cut.
-struct Node {
+/// A node whose connections to Redis can be cut.
+struct FailoverNode {
     store: Arc<Failover<RedisStore, PostgresStore>>,
     engine: Engine,
     proxy: FaultProxy,
 }
 
-impl Node {
-    async fn start(site: &Site) -> Self {
-        let proxy = FaultProxy::start(site.redis.port()).unwrap();
-        let store = Arc::new(site.failover(&proxy).await);
+impl FailoverNode {
+    async fn start(servers: &TwoServers) -> Self {
+        let proxy = FaultProxy::start(servers.redis.port()).unwrap();
+        let store = Arc::new(servers.failover(&proxy).await);
         Self { engine: engine(store.clone()), store, proxy }
     }
 
@@ -43,7 +43,7 @@ impl Node {
         ran.load(SeqCst) == 1
     }
 
-    /// The same, and whether Redis can have answered within [`PATIENCE`]. If so, nothing may be counted.
+    /// True when this call ran the work, and whether it took less than [`PATIENCE`]. If so, nothing may be counted.
     async fn runs_in_time(&self, id: &str) -> (bool, bool) {
         let (before, started) = (self.counted(), Instant::now());
         let ran = self.runs(id).await;
@@ -61,7 +61,7 @@ impl Node {
         counts.primary_unreachable + counts.secondary_unasked
     }
 
-    /// Waits until new keys are not counted any more: the primary is back, and the secondary answers.
+    /// Waits until new keys are no longer counted: both stores answer.
     async fn until_protected(&self) {
         let deadline = Instant::now() + Duration::from_secs(30);
         loop {
@@ -78,16 +78,16 @@ impl Node {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn redis_killed_under_load_costs_no_key_and_what_may_run_twice_is_counted() {
-    let mut site = Site::start();
-    let nodes = [Node::start(&site).await, Node::start(&site).await];
-    let load = Load::start(&[nodes[0].engine.clone(), nodes[1].engine.clone()]);
+    let mut servers = TwoServers::start();
+    let nodes = [FailoverNode::start(&servers).await, FailoverNode::start(&servers).await];
+    let load = LayerLoad::start(&[nodes[0].engine.clone(), nodes[1].engine.clone()]);
     sleep(Duration::from_millis(500)).await;
-    site.redis.kill().unwrap();
+    servers.redis.kill().unwrap();
     sleep(Duration::from_millis(1500)).await;
-    site.redis.restart().unwrap();
+    servers.redis.restart().unwrap();
     sleep(Duration::from_millis(500)).await;
     let tally = load.end().await;
-    let counted: u64 = nodes.iter().map(Node::counted).sum();
+    let counted: u64 = nodes.iter().map(FailoverNode::counted).sum();
     assert!(tally.keys > 50 && counted > 0, "{tally:?}, {counted} counted");
     assert_eq!(tally.failed, 0, "{tally:?}");
     assert!(u64::from(tally.twice) <= counted, "{tally:?}, {counted} counted");
@@ -96,29 +96,29 @@ async fn redis_killed_under_load_costs_no_key_and_what_may_run_twice_is_counted(
 /// How long a failover waits for Redis. A claim that took longer, on a busy machine, may be counted as an outage.
 const PATIENCE: Duration = Duration::from_millis(700);
 
-/// Every pooled connection is dead, and the server behind them is there with all that it acknowledged.
+/// Every pooled connection is dead, and the restarted server has everything that it acknowledged.
 #[tokio::test(flavor = "multi_thread")]
-async fn redis_that_was_restarted_with_its_data_is_asked_again_and_runs_nothing_twice() {
-    let mut site = Site::start();
-    let mut node = Node::start(&site).await;
+async fn a_redis_that_was_restarted_with_its_data_is_used_again_and_nothing_runs_twice() {
+    let mut servers = TwoServers::start();
+    let mut node = FailoverNode::start(&servers).await;
     let patient = Policy::api().store_timeout(Duration::from_secs(20));
     node.engine = node.engine.with_policy(patient).unwrap();
     let mut replayed_in_time = 0;
     for round in 0..4 {
-        // More keys than connections: each of these meets a claim.
+        // More keys than connections, so that every connection is used.
         let ids: Vec<_> = (0..8).map(|key| format!("{round}-{key}")).collect();
         for id in &ids {
             let (ran, _) = node.runs_in_time(id).await;
             assert!(ran, "{id} is new");
         }
-        site.redis.kill().unwrap();
-        site.redis.restart().unwrap();
+        servers.redis.kill().unwrap();
+        servers.redis.restart().unwrap();
         for id in &ids {
             let (ran, in_time) = node.runs_in_time(id).await;
             assert!(!ran || !in_time, "{id}: its outcome is in Redis");
             replayed_in_time += u32::from(in_time);
         }
-        // The same without an outage: whatever lies between the two forgot the connections.
+        // The same without an outage: all connections are reset.
         node.proxy.cut();
         for id in &ids {
             let (ran, in_time) = node.runs_in_time(id).await;
@@ -131,18 +131,18 @@ async fn redis_that_was_restarted_with_its_data_is_asked_again_and_runs_nothing_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn redis_cut_for_one_of_two_nodes_allows_duplicates_and_counts_them() {
-    let site = Site::start();
-    let (whole, cut) = (Node::start(&site).await, Node::start(&site).await);
+    let servers = TwoServers::start();
+    let (whole, cut) = (FailoverNode::start(&servers).await, FailoverNode::start(&servers).await);
     for id in ["a", "b", "c"] {
         assert!(whole.runs(id).await && !cut.runs(id).await, "{id} runs once while all is well");
     }
     cut.cut();
     for id in ["a", "b", "c"] {
-        assert!(cut.runs(id).await, "{id}: nobody could tell that it ran");
+        assert!(cut.runs(id).await, "{id}: the cut node cannot know that it ran");
     }
     assert!(cut.counted() >= 3, "{:?}", cut.store.unprotected());
     assert_eq!(whole.counted(), 0);
-    // What the cut node completes is seen by the other, once that has read that it has to ask.
+    // The other node replays what the cut node completes, once it knows that it has to read the secondary.
     let deadline = Instant::now() + Duration::from_secs(15);
     for later in 0.. {
         let id = format!("later-{later}");
@@ -150,23 +150,23 @@ async fn redis_cut_for_one_of_two_nodes_allows_duplicates_and_counts_them() {
         if !whole.runs(&id).await {
             break;
         }
-        assert!(Instant::now() < deadline, "the other node never asks the secondary");
+        assert!(Instant::now() < deadline, "the other node never reads the secondary");
     }
     assert_eq!(whole.counted(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_ran_during_an_outage_is_replayed_after_it_on_every_node() {
-    let mut site = Site::start();
-    let (one, two) = (Node::start(&site).await, Node::start(&site).await);
-    site.redis.kill().unwrap();
+async fn outcomes_of_an_outage_are_replayed_afterwards_on_every_node() {
+    let mut servers = TwoServers::start();
+    let (one, two) = (FailoverNode::start(&servers).await, FailoverNode::start(&servers).await);
+    servers.redis.kill().unwrap();
     for id in ["a", "b"] {
         assert!(one.runs(id).await, "{id}");
-        assert!(!two.runs(id).await, "{id}: the secondary is one for all");
+        assert!(!two.runs(id).await, "{id}: both nodes share the secondary");
     }
     let slow = hanging(&one.engine).await;
-    site.redis.restart().unwrap();
-    let late = Node::start(&site).await;
+    servers.redis.restart().unwrap();
+    let late = FailoverNode::start(&servers).await;
     for node in [&one, &two, &late] {
         node.until_protected().await;
         let before = node.counted();
@@ -175,7 +175,11 @@ async fn what_ran_during_an_outage_is_replayed_after_it_on_every_node() {
         }
         assert_eq!(node.counted(), before);
     }
-    assert_eq!(slow.await.unwrap(), "done", "an owner goes on where it was granted");
+    assert_eq!(
+        slow.await.unwrap(),
+        "done",
+        "an owner completes in the store that granted its claim"
+    );
     assert!(!late.runs("slow").await);
 }
 

@@ -1,4 +1,4 @@
-//! Nodes under load: every key is asked for on every node, many times, and counts who runs it.
+//! A load on several nodes: every key is called on every node, several times, and its runs are counted.
 
 use std::{
     sync::{
@@ -13,12 +13,12 @@ use semel_core::{
 };
 use tokio::{task::JoinSet, time::sleep};
 
-/// How a caller stands after a run.
+/// The result of a caller.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct LoadTally {
     /// Keys that ran more than once.
     pub(crate) twice: u32,
-    /// Calls that failed for want of a store.
+    /// Calls that failed because the store was down.
     pub(crate) failed: u32,
     pub(crate) keys: u32,
 }
@@ -32,13 +32,13 @@ pub(crate) fn key(id: &str) -> Key {
     Scope::new("layers", Principal::Anonymous, "count").key(id).unwrap()
 }
 
-/// Asks every engine for the same new keys until told to stop.
-pub(crate) struct Load {
+/// Callers that call every engine with the same new keys until [`LayerLoad::end`].
+pub(crate) struct LayerLoad {
     stop: Arc<AtomicBool>,
-    callers: JoinSet<Tally>,
+    callers: JoinSet<LoadTally>,
 }
 
-impl Load {
+impl LayerLoad {
     const CALLERS: usize = 4;
 
     pub(crate) fn start(engines: &[Engine]) -> Self {
@@ -46,10 +46,10 @@ impl Load {
         for caller in 0..Self::CALLERS {
             let (stop, engines) = (stop.clone(), engines.to_vec());
             callers.spawn(async move {
-                let mut tally = Tally::default();
+                let mut tally = LoadTally::default();
                 while !stop.load(SeqCst) {
                     let id = format!("{caller}-{}-{:08x}", tally.keys, rand::random::<u32>());
-                    ask_all(&engines, &id, &mut tally).await;
+                    call_all(&engines, &id, &mut tally).await;
                 }
                 tally
             });
@@ -57,10 +57,10 @@ impl Load {
         Self { stop, callers }
     }
 
-    pub(crate) async fn end(self) -> Tally {
+    pub(crate) async fn end(self) -> LoadTally {
         self.stop.store(true, SeqCst);
         let tallies = self.callers.join_all().await;
-        tallies.into_iter().fold(Tally::default(), |sum, it| Tally {
+        tallies.into_iter().fold(LoadTally::default(), |sum, it| LoadTally {
             twice: sum.twice + it.twice,
             failed: sum.failed + it.failed,
             keys: sum.keys + it.keys,
@@ -68,21 +68,21 @@ impl Load {
     }
 }
 
-/// Twins on every engine at once, then each of them again.
-async fn ask_all(engines: &[Engine], id: &str, tally: &mut Tally) {
+/// Calls the key on every engine at once, and then once more.
+async fn call_all(engines: &[Engine], id: &str, tally: &mut LoadTally) {
     let runs = Arc::new(AtomicU32::new(0));
     tally.keys += 1;
     for _ in 0..2 {
-        let mut asked = JoinSet::new();
+        let mut calls = JoinSet::new();
         for engine in engines {
-            asked.spawn(run(engine.clone(), id.to_owned(), runs.clone()));
+            calls.spawn(run(engine.clone(), id.to_owned(), runs.clone()));
         }
-        tally.failed += asked.join_all().await.into_iter().map(u32::from).sum::<u32>();
+        tally.failed += calls.join_all().await.into_iter().map(u32::from).sum::<u32>();
     }
     tally.twice += u32::from(runs.load(SeqCst) > 1);
 }
 
-/// True when the store failed. Who is told that the key is busy asks again, as clients do.
+/// Runs a key, and retries while it is busy. True when the store failed.
 pub(crate) async fn run(engine: Engine, id: String, runs: Arc<AtomicU32>) -> bool {
     loop {
         let runs = runs.clone();

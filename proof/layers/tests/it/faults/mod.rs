@@ -1,6 +1,6 @@
-//! What layers promise when one of their two servers is gone, silent or late.
+//! What layers promise when one of their two servers is down, silent or late.
 
 mod arbiter;
-mod belonging;
 mod failover;
+mod front_ownership;
 mod load;

@@ -1,4 +1,4 @@
-//! Stores as the command opens them: a URL and options.
+//! Opens nested stores as the command `semel` does: by a URL and options.
 
 use std::{
     any::Any,
@@ -13,25 +13,25 @@ use semel_servers::{NatsCluster, needed};
 
 use crate::{nats_store::unique, postgres_store::Schema};
 
-/// Where a store is, what is around it, and what must outlive it.
-pub(crate) struct Site {
+/// The URL and options of a store, and what must live as long as the store.
+pub(crate) struct NestedSetup {
     url: String,
     options: StoreOptions,
-    held: Box<dyn Any + Send + Sync>,
+    kept_alive: Box<dyn Any + Send + Sync>,
 }
 
 /// An open store.
-pub(crate) struct Nested {
+pub(crate) struct NestedStore {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) time: RealTime,
-    _held: Box<dyn Any + Send + Sync>,
+    _kept_alive: Box<dyn Any + Send + Sync>,
 }
 
-impl Site {
-    fn at(url: String, held: impl Any + Send + Sync) -> Self {
+impl NestedSetup {
+    fn at(url: String, kept_alive: impl Any + Send + Sync) -> Self {
         let options =
             StoreOptions { migrate: true, connections: Some(2), ..StoreOptions::default() };
-        Self { url, options, held: Box::new(held) }
+        Self { url, options, kept_alive: Box::new(kept_alive) }
     }
 
     pub(crate) fn postgres() -> Self {
@@ -48,30 +48,30 @@ impl Site {
         Self::in_bucket(&needed("SEMEL_TEST_NATS_URL"), ())
     }
 
-    /// Three copies on three servers.
+    /// A cluster of three servers with three replicas.
     pub(crate) fn nats_cluster() -> Self {
         let nodes = shared_cluster();
         Self::in_bucket(&format!("nats://{}", nodes.addresses()), nodes)
     }
 
-    fn in_bucket(server: &str, held: impl Any + Send + Sync) -> Self {
-        Self::at(format!("{server}/semel-tests?prefix={}", unique("nested")), held)
+    fn in_bucket(server: &str, kept_alive: impl Any + Send + Sync) -> Self {
+        Self::at(format!("{server}/semel-tests?prefix={}", unique("nested")), kept_alive)
     }
 
-    /// PostgreSQL with Redis in front of it.
+    /// An arbiter: PostgreSQL with Redis as its front.
     pub(crate) fn arbiter() -> Self {
-        let (mut site, front) = (Self::postgres(), Self::redis());
-        site.options.front = Some(front.store_url());
-        site
+        let (mut setup, front) = (Self::postgres(), Self::redis());
+        setup.options.front = Some(front.store_url());
+        setup
     }
 
-    /// Redis with PostgreSQL behind it.
+    /// A failover: Redis with PostgreSQL as its secondary.
     pub(crate) fn failover() -> Self {
-        let (mut site, behind) = (Self::redis(), Self::postgres());
-        site.options.failover = Some(behind.store_url());
-        site.options.allow_duplicate_execution_on_failover = true;
-        site.held = behind.held;
-        site
+        let (mut setup, behind) = (Self::redis(), Self::postgres());
+        setup.options.failover = Some(behind.store_url());
+        setup.options.allow_duplicate_execution_on_failover = true;
+        setup.kept_alive = behind.kept_alive;
+        setup
     }
 
     pub(crate) fn sealed(mut self) -> Self {
@@ -85,9 +85,9 @@ impl Site {
         self
     }
 
-    pub(crate) async fn open(self) -> Nested {
+    pub(crate) async fn open(self) -> NestedStore {
         let store = self.store_url().open(&self.options).await.unwrap();
-        Nested { store, time: RealTime::default(), _held: self.held }
+        NestedStore { store, time: RealTime::default(), _kept_alive: self.kept_alive }
     }
 
     fn store_url(&self) -> StoreUrl {
@@ -95,7 +95,7 @@ impl Site {
     }
 }
 
-/// One for all who have one at the same time; the last of them ends it.
+/// One cluster for all tests that use one at the same time. The last of them stops it.
 fn shared_cluster() -> Arc<NatsCluster> {
     static SHARED: Mutex<Weak<NatsCluster>> = Mutex::new(Weak::new());
     let mut shared = SHARED.lock();
