@@ -1,4 +1,4 @@
-//! What benchmarks share: the same requests, load over HTTP, and figures as text.
+//! Shared parts of the benchmarks: requests, load over HTTP, and reports.
 
 pub mod durable;
 pub mod http;

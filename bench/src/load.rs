@@ -1,4 +1,4 @@
-//! The same work for every benchmark.
+//! The requests and calls that the benchmarks of one process share.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use semel_core::{
     Terms, Verdict,
 };
 
-/// An outcome.
+/// The body of every outcome.
 pub const BODY: [u8; 300] = [7; 300];
 
 /// Claims key number `i` and records its outcome.
@@ -42,7 +42,7 @@ pub fn request(i: u64, labels: LabelPolicy) -> ClaimRequest {
     }
 }
 
-/// `i` as N well-mixed bytes, the same every time.
+/// Expands `i` to N well-mixed bytes, the same every time.
 pub fn spread_out<const N: usize>(i: u64) -> [u8; N] {
     let mut bytes = [0; N];
     for (at, chunk) in bytes.chunks_mut(8).enumerate() {
@@ -54,28 +54,29 @@ pub fn spread_out<const N: usize>(i: u64) -> [u8; N] {
     bytes
 }
 
-/// A store that this many records do not fill.
-pub fn roomy(keys: u64) -> MemoryStore {
+/// A memory store with capacity for more than this many records.
+pub fn with_capacity(keys: u64) -> MemoryStore {
     let entries = usize::try_from(keys).unwrap_or(usize::MAX) + 1;
     let builder = MemoryStore::builder().max_entries(entries).max_bytes(usize::MAX / 2);
     builder.build().expect("the bounds are valid")
 }
 
-/// The memory store never waits.
+/// Returns the result of a call of the memory store, which never waits.
 pub fn now<T>(future: impl Future<Output = T>) -> T {
     future.now_or_never().expect("the memory store never waits")
 }
+
 /// Keys as a caller makes them.
 pub fn keys(count: u64) -> Vec<Key> {
     let scope = Scope::new("bench", Principal::from("user-7"), "charge");
     (0..count).map(|i| scope.key(format!("order-{i}")).expect("the key is valid")).collect()
 }
 
-/// One call through the engine, whose work costs nothing.
+/// Makes one call through the engine, with work that costs nothing.
 ///
 /// # Errors
 ///
-/// What the engine answers.
+/// The error of the engine.
 pub async fn call(engine: &Engine, key: Key) -> Result<RawAnswer, RunError> {
     let work = |_| async { Verdict::Final(Outcome::success(BODY.to_vec())) };
     engine.run_raw(key, Fingerprint::of_bytes(b"order"), work).await

@@ -1,4 +1,4 @@
-//! Figures as text.
+//! Formats figures.
 
 use std::time::Duration;
 
@@ -16,19 +16,19 @@ pub fn latency(histogram: &Histogram<u64>) -> String {
     format!("p50 {:.2} µs, p99 {:.2} µs, max {:.0} µs", us(p50), us(p99), us(histogram.max()))
 }
 
-/// CPU time this process has taken so far, in all its threads. Neighbours do not change it much.
+/// The CPU time of all threads of this process so far. Other processes on the machine hardly change it.
 pub fn cpu() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     now.try_into().expect("CPU time does not run backwards")
 }
 
-/// Middle value, and the range.
+/// Median, minimum and maximum.
 pub fn spread(values: &mut [f64]) -> (f64, f64, f64) {
     values.sort_by(f64::total_cmp);
     (values[values.len() / 2], values[0], values[values.len() - 1])
 }
 
-/// Middle value and range as text: `middle (lowest–highest)`, or the value if there is but one.
+/// Median and range as text: `median (minimum–maximum)`, or the value if there is only one.
 pub fn range(values: impl Iterator<Item = f64>, digits: usize) -> String {
     let mut values: Vec<_> = values.collect();
     let (middle, low, high) = spread(&mut values);
@@ -38,12 +38,12 @@ pub fn range(values: impl Iterator<Item = f64>, digits: usize) -> String {
     format!("{middle:.digits$} ({low:.digits$}–{high:.digits$})")
 }
 
-/// Middle value.
+/// The median.
 pub fn middle(values: impl Iterator<Item = f64>) -> f64 {
     spread(&mut values.collect::<Vec<_>>()).0
 }
 
-/// One line: what, figure, goal, and whether it is met.
+/// Prints one line: name, figure, goal, and whether it is met.
 pub fn line(what: &str, figure: &str, goal: &str, met: Option<bool>) {
     let verdict = match met {
         Some(true) => "met",

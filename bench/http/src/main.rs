@@ -1,5 +1,5 @@
-//! `cargo xtask bench http`: what an idempotency layer takes of an HTTP server, beside the same
-//! server without one.
+//! `cargo xtask bench http`: the cost of an idempotency layer for an HTTP server, compared with the same server without
+//! one.
 
 mod compare;
 mod order;
@@ -17,28 +17,28 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-use crate::side::Side;
+use crate::side::ServerSide;
 
 #[derive(Parser)]
-#[command(about = "Servers with and without an idempotency layer, in turns")]
-struct Cli {
+#[command(about = "Compares servers with and without an idempotency layer, in turns")]
+struct HttpCli {
     #[command(subcommand)]
-    role: Option<Role>,
+    role: Option<HttpRole>,
     #[command(flatten)]
-    options: Options,
+    options: HttpBenchOptions,
 }
 
-/// What else this program is.
+/// The other role of this program.
 #[derive(Subcommand)]
-enum Role {
-    /// Serve one side until standard input ends; the benchmark starts itself again with this.
+enum HttpRole {
+    /// Serve one side until standard input ends. The benchmark starts itself again with this.
     #[command(hide = true)]
-    Serve { side: Side },
+    Serve { side: ServerSide },
 }
 
-/// How much to measure.
+/// The options of the benchmark.
 #[derive(Args)]
-struct Options {
+struct HttpBenchOptions {
     /// Connections to each server; each has one request in flight.
     #[arg(long, default_value_t = 32)]
     connections: usize,
@@ -56,26 +56,26 @@ struct Options {
     replayed: u64,
     /// Sides to measure beside the bare server; all if not given.
     #[arg(long = "side", value_name = "SIDE")]
-    sides: Vec<Side>,
+    sides: Vec<ServerSide>,
 }
 
-impl Options {
+impl HttpBenchOptions {
     fn check(&self) -> Result<()> {
         ensure!((1..=1024).contains(&self.connections), "connections must be 1 to 1024");
         ensure!(self.repeats > 0 && self.millis > 0, "a run must take some time");
-        // A key must not be in flight twice: each connection repeats keys of its own.
+        // A key must not be in flight twice, so each connection repeats keys of its own.
         ensure!(self.replayed >= self.connections as u64, "replayed must be a key per connection");
         ensure!(self.replayed <= 1_000_000, "replayed must be at most 1000000");
         Ok(())
     }
 
-    /// Bare first: the others are compared with it.
-    fn sides(&self) -> Vec<Side> {
-        let wanted = |side: &Side| match side {
-            Side::Bare => true,
+    /// The sides to measure. The bare server comes first: the others are compared with it.
+    fn sides(&self) -> Vec<ServerSide> {
+        let wanted = |side: &ServerSide| match side {
+            ServerSide::Bare => true,
             side => self.sides.is_empty() || self.sides.contains(side),
         };
-        Side::ALL.into_iter().filter(wanted).collect()
+        ServerSide::ALL.into_iter().filter(wanted).collect()
     }
 
     fn time(&self) -> Duration {
@@ -88,8 +88,8 @@ impl Options {
 }
 
 fn main() -> Result<()> {
-    let cli = Cli::parse();
-    if let Some(Role::Serve { side }) = cli.role {
+    let cli = HttpCli::parse();
+    if let Some(HttpRole::Serve { side }) = cli.role {
         return serve::run(side);
     }
     cli.options.check()?;
@@ -97,7 +97,7 @@ fn main() -> Result<()> {
     runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
         let (mut interrupt, mut terminate) =
             (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-        // Whichever ends first drops the other, and with it the servers.
+        // A signal drops the comparison, and with it the servers.
         tokio::select! {
             done = compare::run(&cli.options) => done,
             _ = interrupt.recv() => bail!("interrupted"),

@@ -1,8 +1,8 @@
 //! The request that all sides get.
 
-use semel_bench::http::{BLANK, Request};
+use semel_bench::http::{BLANK, LoadRequest};
 
-/// The cookie that axum-idempotent's sessions are found by.
+/// The cookie that names a session of axum-idempotent.
 pub(crate) const SESSION_COOKIE: &str = "session";
 
 const ORDER: &str = concat!(
@@ -12,16 +12,16 @@ const ORDER: &str = concat!(
     r#""remark":"ring twice"}"#,
 );
 
-/// With neither key nor session. The server echoes the order.
-pub(crate) fn without_key() -> Request {
-    Request::post("/orders", "", ORDER, ORDER)
+/// A request without key and session. The server echoes the order.
+pub(crate) fn without_key() -> LoadRequest {
+    LoadRequest::post("/orders", "", ORDER, ORDER)
 }
 
-/// With a key, and a session of the same name: 22 letters of base64url are what ruts takes for a
-/// session. All sides get both, so that all parse the same.
-pub(crate) fn with_key() -> Request {
+/// A request with a key, and a session of the same name: ruts takes 22 letters of base64url for a session. All sides get
+/// both, so that all parse the same.
+pub(crate) fn with_key() -> LoadRequest {
     let headers = format!("cookie: {SESSION_COOKIE}={BLANK}\r\nidempotency-key: {BLANK}\r\n");
-    Request::post("/orders", &headers, ORDER, ORDER)
+    LoadRequest::post("/orders", &headers, ORDER, ORDER)
 }
 
 #[cfg(test)]

@@ -1,54 +1,54 @@
-//! A side that runs, and the connections to it.
+//! A running side and the connections to it.
 
 use std::{ops::Sub, time::Duration};
 
 use anyhow::{Context, Result};
-use semel_bench::http::{Connection, Process};
+use semel_bench::http::{BenchProcess, LoadConnection};
 
-use crate::side::Side;
+use crate::side::ServerSide;
 
 /// A running server and the connections to it.
-pub(crate) struct Server {
-    pub(crate) side: Side,
-    pub(crate) connections: Vec<Connection>,
-    meter: Connection,
-    process: Process,
+pub(crate) struct BenchServer {
+    pub(crate) side: ServerSide,
+    pub(crate) connections: Vec<LoadConnection>,
+    meter: LoadConnection,
+    process: BenchProcess,
 }
 
-/// What a server has done so far, or between two looks.
+/// Handler runs and processor time of a server so far.
 #[derive(Clone, Copy)]
-pub(crate) struct Meter {
+pub(crate) struct ServerMeter {
     /// Runs of the handler.
     pub(crate) runs: u64,
     /// Processor time of all its threads.
     pub(crate) cpu: Duration,
 }
 
-impl Server {
-    pub(crate) async fn start(side: Side, connections: usize) -> Result<Self> {
+impl BenchServer {
+    pub(crate) async fn start(side: ServerSide, connections: usize) -> Result<Self> {
         let name = side.name();
-        let (process, port) = Process::start_self(&["serve", name])
+        let (process, port) = BenchProcess::start_self(&["serve", name])
             .with_context(|| format!("cannot start {name}"))?;
         let mut all = Vec::with_capacity(connections);
         for _ in 0..connections {
-            all.push(Connection::open(port).await?);
+            all.push(LoadConnection::open(port).await?);
         }
-        Ok(Self { side, connections: all, meter: Connection::open(port).await?, process })
+        Ok(Self { side, connections: all, meter: LoadConnection::open(port).await?, process })
     }
 
-    pub(crate) async fn meter(&mut self) -> Result<Meter> {
+    pub(crate) async fn meter(&mut self) -> Result<ServerMeter> {
         let text = self.meter.get("/meter").await?;
         let (runs, cpu) = text.split_once(' ').context("the meter shows two numbers")?;
-        Ok(Meter { runs: runs.parse()?, cpu: Duration::from_nanos(cpu.parse()?) })
+        Ok(ServerMeter { runs: runs.parse()?, cpu: Duration::from_nanos(cpu.parse()?) })
     }
 
-    /// Megabytes it holds now.
+    /// Its resident memory in megabytes.
     pub(crate) fn megabytes(&self) -> Result<u64> {
         self.process.megabytes()
     }
 }
 
-impl Sub for Meter {
+impl Sub for ServerMeter {
     type Output = Self;
 
     fn sub(self, earlier: Self) -> Self {

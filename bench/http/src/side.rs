@@ -1,24 +1,24 @@
-//! What is compared, and under which work.
+//! The compared sides and the workloads.
 
 use clap::ValueEnum;
-use semel_bench::http::Answer;
+use semel_bench::http::ExpectedAnswer;
 
 /// A server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Side {
+pub(crate) enum ServerSide {
     /// axum and the handler.
     Bare,
     /// With semel's layer over the memory store.
     Semel,
-    /// With the least that claims, compares and replays.
+    /// With a minimal layer that claims, compares and replays.
     Naive,
     /// With axum-idempotent over the memory store of its sessions.
     AxumIdempotent,
 }
 
-/// What the requests of a run have in common.
+/// The kind of requests of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Workload {
+pub(crate) enum HttpWorkload {
     /// No request has a key.
     UnKeyed,
     /// Each request has a key of its own.
@@ -27,7 +27,7 @@ pub(crate) enum Workload {
     Replay,
 }
 
-impl Side {
+impl ServerSide {
     pub(crate) const ALL: [Self; 4] = [Self::Bare, Self::Semel, Self::Naive, Self::AxumIdempotent];
 
     pub(crate) fn name(self) -> &'static str {
@@ -39,30 +39,35 @@ impl Side {
         }
     }
 
-    /// Whether it is measured under `workload`.
-    pub(crate) fn takes(self, workload: Workload) -> bool {
+    /// Whether this side is measured under `workload`.
+    pub(crate) fn takes(self, workload: HttpWorkload) -> bool {
         match (self, workload) {
             (Self::Bare | Self::Semel, _) => true,
-            (Self::Naive | Self::AxumIdempotent, Workload::FirstSeen | Workload::Replay) => true,
-            // What a rival takes of requests that it does not guard is no aim of ours.
-            (Self::Naive | Self::AxumIdempotent, Workload::UnKeyed) => false,
+            (
+                Self::Naive | Self::AxumIdempotent,
+                HttpWorkload::FirstSeen | HttpWorkload::Replay,
+            ) => true,
+            // The cost of another layer for requests that it does not guard is of no interest.
+            (Self::Naive | Self::AxumIdempotent, HttpWorkload::UnKeyed) => false,
         }
     }
 
-    /// Who answers a request of `workload`.
-    pub(crate) fn answers(self, workload: Workload) -> Answer {
+    /// Whether requests of `workload` are answered by the handler or replayed.
+    pub(crate) fn answers(self, workload: HttpWorkload) -> ExpectedAnswer {
         match (self, workload) {
-            (_, Workload::UnKeyed | Workload::FirstSeen) => Answer::Handler,
-            (Self::Bare, Workload::Replay) => Answer::Handler,
-            (Self::Semel | Self::Naive, Workload::Replay) => {
-                Answer::Recorded("idempotent-replayed")
+            (_, HttpWorkload::UnKeyed | HttpWorkload::FirstSeen) => ExpectedAnswer::Handler,
+            (Self::Bare, HttpWorkload::Replay) => ExpectedAnswer::Handler,
+            (Self::Semel | Self::Naive, HttpWorkload::Replay) => {
+                ExpectedAnswer::Recorded("idempotent-replayed")
             }
-            (Self::AxumIdempotent, Workload::Replay) => Answer::Recorded("idempotency-replayed"),
+            (Self::AxumIdempotent, HttpWorkload::Replay) => {
+                ExpectedAnswer::Recorded("idempotency-replayed")
+            }
         }
     }
 }
 
-impl Workload {
+impl HttpWorkload {
     pub(crate) const ALL: [Self; 3] = [Self::UnKeyed, Self::FirstSeen, Self::Replay];
 
     pub(crate) fn name(self) -> &'static str {

@@ -1,4 +1,4 @@
-//! Callers that claim and complete one key after the other.
+//! Concurrent callers, each of which claims and completes one key after the other.
 
 use std::{
     cell::{Cell, RefCell},
@@ -10,39 +10,39 @@ use anyhow::Result;
 use futures_util::future::try_join_all;
 use hdrhistogram::Histogram;
 
-use super::side::Side;
+use super::side::DurableSide;
 
-/// So many callers, for so long, on keys from this number on.
+/// The size of a load.
 #[derive(Clone, Copy, Debug)]
-pub struct Load {
-    /// How many.
+pub struct DurableLoad {
+    /// The number of callers.
     pub callers: usize,
-    /// For how long.
+    /// The time.
     pub time: Duration,
-    /// The first key's number.
+    /// The number of the first key.
     pub first: u64,
 }
 
-/// What they did.
+/// The result of a load.
 #[derive(Debug)]
-pub struct Done {
+pub struct LoadResult {
     /// Claims and completions per second.
     pub rate: f64,
     /// Keys claimed and completed.
     pub keys: u64,
-    /// CPU microseconds of each claim or completion, on both sides of the queue.
+    /// CPU microseconds per claim or completion, in callers and writer.
     pub cpu: f64,
-    /// Of each claim and each completion.
+    /// The latencies of claims and completions.
     pub latency: Histogram<u64>,
 }
 
-impl Load {
-    /// Lets them go.
+impl DurableLoad {
+    /// Runs the load.
     ///
     /// # Errors
     ///
-    /// What the side answers.
-    pub fn run(&self, side: &impl Side) -> Result<Done> {
+    /// The error of the side.
+    pub fn run(&self, side: &impl DurableSide) -> Result<LoadResult> {
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;
         let (next, latency) = (Cell::new(self.first), RefCell::new(nanoseconds()));
         let (started, cpu_before) = (Instant::now(), cpu());
@@ -66,6 +66,6 @@ impl Load {
         let (keys, seconds) = (next.get() - self.first, started.elapsed().as_secs_f64());
         let steps = 2.0 * keys as f64;
         let cpu = (cpu() - cpu_before).as_secs_f64() * 1e6 / steps;
-        Ok(Done { rate: steps / seconds, keys, cpu, latency: latency.into_inner() })
+        Ok(LoadResult { rate: steps / seconds, keys, cpu, latency: latency.into_inner() })
     }
 }

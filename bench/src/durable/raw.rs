@@ -1,5 +1,5 @@
-//! The limit: a log of checksummed records in files of zeros, an index in memory, one sync per
-//! batch. It knows no lease, no state and no recovery.
+//! The limit: a log of checksummed records in files of zeros, an index in memory, one sync per batch. It has no leases,
+//! no states and no recovery.
 
 use std::{
     fs::{self, File},
@@ -15,9 +15,9 @@ use anyhow::{Context, Result};
 use hashbrown::HashMap;
 use semel_remote::batch::{BatchLimits, Batcher, Batches};
 
-use super::side::Side;
+use super::side::DurableSide;
 
-/// Bytes of a claim, as many as the store's, the head of its entry included.
+/// Bytes of a claim, as many as the store writes, the header of its entry included.
 pub const CLAIMED: usize = 173;
 
 /// Bytes of a completion.
@@ -25,70 +25,70 @@ pub const COMPLETED: usize = 485;
 
 const SEGMENT: u64 = 32 << 20;
 
-type Key = [u8; 32];
+type RawKey = [u8; 32];
 
-enum Call {
-    Claim(Key),
-    Complete(Key, Vec<u8>),
+enum LogCall {
+    Claim(RawKey),
+    Complete(RawKey, Vec<u8>),
     Forget(Range<u64>),
 }
 
 /// The bare log.
 #[derive(Debug)]
-pub struct RawLog(Batcher<Call, bool>);
+pub struct RawLog(Batcher<LogCall, bool>);
 
 impl RawLog {
-    /// A new one in a folder that does not exist yet.
+    /// Creates a log in a new folder.
     ///
     /// # Errors
     ///
-    /// What the file system answers.
+    /// The error of the file system.
     pub fn open(folder: &Path) -> Result<Self> {
         fs::create_dir(folder)?;
         let (calls, batches) = Batcher::new(BatchLimits::default());
-        let writer = Writer::new(folder.to_owned())?;
+        let writer = RawLogWriter::new(folder.to_owned())?;
         thread::spawn(move || writer.run(batches));
         Ok(Self(calls))
     }
 }
 
 impl RawLog {
-    /// Takes keys out of the index, which is all that expiry costs here.
+    /// Removes keys from the index, which is all that expiry costs here.
     ///
     /// # Errors
     ///
-    /// When its writer is gone.
+    /// When its writer has ended.
     pub async fn forget(&self, keys: Range<u64>) -> Result<bool> {
-        Ok(self.0.call(Call::Forget(keys)).await?)
+        Ok(self.0.call(LogCall::Forget(keys)).await?)
     }
 }
 
-impl Side for RawLog {
+impl DurableSide for RawLog {
     type Owned = ();
 
     async fn claim(&self, i: u64) -> Result<()> {
-        let done = self.0.call(Call::Claim(spread_out(i))).await?;
+        let done = self.0.call(LogCall::Claim(spread_out(i))).await?;
         anyhow::ensure!(done, "key {i} is not free");
         Ok(())
     }
 
     async fn complete(&self, i: u64, (): ()) -> Result<()> {
-        self.0.call(Call::Complete(spread_out(i), BODY.to_vec())).await?;
+        self.0.call(LogCall::Complete(spread_out(i), BODY.to_vec())).await?;
         Ok(())
     }
 }
 
-struct Writer {
+struct RawLogWriter {
     folder: PathBuf,
     file: File,
     end: u64,
     number: u32,
     next: JoinHandle<std::io::Result<File>>,
-    index: HashMap<Key, (u32, u64)>,
+    index: HashMap<RawKey, (u32, u64)>,
     buffer: Vec<u8>,
 }
 
-impl Writer {
+impl RawLogWriter {
     fn new(folder: PathBuf) -> Result<Self> {
         let file = zeros(&folder, 0)?;
         let next = ahead(&folder, 1);
@@ -96,7 +96,7 @@ impl Writer {
         Ok(Self { folder, file, end: 0, number: 0, next, index, buffer })
     }
 
-    fn run(mut self, mut batches: Batches<Call, bool>) {
+    fn run(mut self, mut batches: Batches<LogCall, bool>) {
         while let Some(batch) = batches.take_blocking() {
             match self.write(&batch.calls) {
                 Ok(answers) => batch.reply.send(answers),
@@ -105,22 +105,22 @@ impl Writer {
         }
     }
 
-    fn write(&mut self, calls: &[Call]) -> Result<Vec<bool>> {
+    fn write(&mut self, calls: &[LogCall]) -> Result<Vec<bool>> {
         self.buffer.clear();
         let mut answers = Vec::with_capacity(calls.len());
         for call in calls {
             let at = (self.number, self.end + self.buffer.len() as u64);
             answers.push(match call {
-                Call::Claim(key) => self.index.insert(*key, at).is_none(),
-                Call::Complete(key, _) => self.index.insert(*key, at).is_some(),
-                Call::Forget(keys) => {
+                LogCall::Claim(key) => self.index.insert(*key, at).is_none(),
+                LogCall::Complete(key, _) => self.index.insert(*key, at).is_some(),
+                LogCall::Forget(keys) => {
                     keys.clone().all(|i| self.index.remove(&spread_out(i)).is_some())
                 }
             });
             match call {
-                Call::Claim(key) => self.append(key, &[], CLAIMED),
-                Call::Complete(key, body) => self.append(key, body, COMPLETED),
-                Call::Forget(_) => {}
+                LogCall::Claim(key) => self.append(key, &[], CLAIMED),
+                LogCall::Complete(key, body) => self.append(key, body, COMPLETED),
+                LogCall::Forget(_) => {}
             }
         }
         self.file.write_all_at(&self.buffer, self.end)?;
@@ -132,7 +132,7 @@ impl Writer {
         Ok(answers)
     }
 
-    fn append(&mut self, key: &Key, body: &[u8], length: usize) {
+    fn append(&mut self, key: &RawKey, body: &[u8], length: usize) {
         let start = self.buffer.len();
         self.buffer.extend([0; 8]);
         self.buffer.extend(key);
@@ -164,11 +164,11 @@ fn zeros(folder: &Path, number: u32) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// Reads all files of a folder and sums them up; how many bytes that were.
+/// Reads all files of a folder with a checksum, and returns the number of bytes.
 ///
 /// # Errors
 ///
-/// What the file system answers.
+/// The error of the file system.
 pub fn read_all(folder: &Path) -> Result<u64> {
     let (mut total, mut buffer) = (0, Vec::new());
     for entry in fs::read_dir(folder)? {

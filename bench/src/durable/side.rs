@@ -1,4 +1,4 @@
-//! What is measured: one key's claim, then its completion.
+//! The operations that are measured: claim and completion of a key.
 
 use std::sync::Arc;
 
@@ -7,17 +7,17 @@ use anyhow::{Result, bail};
 use semel_core::{Claim, CompleteRequest, LabelPolicy, Outcome, Owner, Store};
 use semel_store_embedded::EmbeddedStore;
 
-/// One of the two sides.
-pub trait Side {
-    /// What a claim gives and a completion needs.
+/// One side of the comparison.
+pub trait DurableSide {
+    /// The result of a claim, which its completion needs.
     type Owned;
     /// Claims key number `i`.
     fn claim(&self, i: u64) -> impl Future<Output = Result<Self::Owned>>;
-    /// Records its outcome.
+    /// Records the outcome of key number `i`.
     fn complete(&self, i: u64, owned: Self::Owned) -> impl Future<Output = Result<()>>;
 }
 
-impl Side for EmbeddedStore {
+impl DurableSide for EmbeddedStore {
     type Owned = Owner;
 
     async fn claim(&self, i: u64) -> Result<Owner> {
@@ -38,18 +38,18 @@ impl Side for EmbeddedStore {
 ///
 /// # Errors
 ///
-/// What the store answers.
+/// The error of the store.
 pub async fn replays(store: &EmbeddedStore, i: u64) -> Result<bool> {
     let answer = Store::claim(store, &request(i, LabelPolicy::Redact)).await?;
     Ok(matches!(answer, Claim::Replay(_)))
 }
 
-/// Claims and completes keys from zero on, many at a time.
+/// Claims and completes the keys from zero on, many at a time.
 ///
 /// # Errors
 ///
-/// What the side answers.
-pub fn fill(side: &impl Side, keys: u64) -> Result<()> {
+/// The error of the side.
+pub fn fill(side: &impl DurableSide, keys: u64) -> Result<()> {
     const AT_ONCE: u64 = 4096;
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     runtime.block_on(async {

@@ -1,4 +1,4 @@
-//! One run: one side under one workload, closed or open loop.
+//! Measures one run: one side under one workload, in a closed or an open loop.
 
 use std::{
     cell::Cell,
@@ -9,19 +9,19 @@ use std::{
 
 use anyhow::{Result, ensure};
 use hdrhistogram::Histogram;
-use semel_bench::http::{self, Answer, Connection, Request};
+use semel_bench::http::{self, ExpectedAnswer, LoadConnection, LoadRequest};
 
 use crate::{
-    options::Options,
+    options::GatewayBenchOptions,
     order,
-    server::Server,
-    side::{Side, Workload},
-    upstream::Upstream,
+    server::ProxyServer,
+    side::{GatewayWorkload, ProxySide},
+    upstream::BenchUpstream,
 };
 
 /// Figures of one run.
 #[derive(Clone, Copy)]
-pub(crate) struct Run {
+pub(crate) struct GatewayRun {
     /// Requests per second.
     pub(crate) rate: f64,
     /// Milliseconds.
@@ -35,17 +35,17 @@ pub(crate) struct Run {
 /// When requests are sent.
 #[derive(Clone, Copy)]
 pub(crate) enum Loop {
-    /// One as soon as the last is answered, on each connection.
+    /// On each connection, the next request is sent when the last is answered.
     Closed,
-    /// So many per second, whatever becomes of them.
+    /// A fixed number of requests per second, whether or not others are answered.
     Open(f64),
 }
 
-/// Numbers of keys that nobody has sent.
+/// Numbers of keys that were not sent yet.
 #[derive(Default)]
-pub(crate) struct Fresh(Cell<u64>);
+pub(crate) struct FreshKeys(Cell<u64>);
 
-impl Fresh {
+impl FreshKeys {
     fn take(&self, count: u64) -> Range<u64> {
         let first = self.0.get();
         self.0.set(first + count);
@@ -53,70 +53,68 @@ impl Fresh {
     }
 }
 
-/// The upstream and the ways to it.
-pub(crate) struct Site<'a> {
-    options: &'a Options,
-    fresh: &'a Fresh,
-    pub(crate) servers: Vec<Server>,
-    upstream: Upstream,
+/// The upstream and the proxies in front of it.
+pub(crate) struct GatewaySetup<'a> {
+    options: &'a GatewayBenchOptions,
+    fresh: &'a FreshKeys,
+    pub(crate) servers: Vec<ProxyServer>,
+    upstream: BenchUpstream,
 }
 
-impl<'a> Site<'a> {
-    /// Starts all that `sides` need. A repeat has new processes and empty stores, so that all
-    /// repeats are alike.
+impl<'a> GatewaySetup<'a> {
+    /// Starts all servers for `sides`. Each repeat has new processes and empty stores, so that all repeats are alike.
     pub(crate) async fn start(
-        options: &'a Options,
-        fresh: &'a Fresh,
-        sides: &[Side],
+        options: &'a GatewayBenchOptions,
+        fresh: &'a FreshKeys,
+        sides: &[ProxySide],
     ) -> Result<Self> {
-        let upstream = Upstream::start(options.answer).await?;
+        let upstream = BenchUpstream::start(options.answer).await?;
         let mut servers = Vec::new();
         for &side in sides {
-            servers.push(Server::start(side, options, &upstream).await?);
+            servers.push(ProxyServer::start(side, options, &upstream).await?);
         }
         Ok(Self { options, fresh, servers, upstream })
     }
 
-    /// Warms up, then measures, and checks that the upstream was asked when it should be and only
-    /// then.
+    /// Warms up, measures, and checks that the upstream was called exactly when it should be.
     pub(crate) async fn measure(
         &mut self,
         server: usize,
-        workload: Workload,
+        workload: GatewayWorkload,
         pace: Loop,
-    ) -> Result<Run> {
+    ) -> Result<GatewayRun> {
         let Self { options, fresh, servers, upstream } = self;
         let server = &servers[server];
         let answer = server.side.answers(workload);
-        let mut work = Work {
+        let mut work = RunWork {
             connections: server.connect(options.connections).await?,
             request: order::request(workload, options),
-            keys: Keys::of(workload, options, fresh),
+            keys: RunKeys::of(workload, options, fresh),
             pace,
         };
-        if answer != Answer::Handler {
+        if answer != ExpectedAnswer::Handler {
             work.answer_all().await?;
         }
         work.send(answer, options.warm_up()).await?;
-        let before = Meter::read(server, upstream).await?;
+        let before = GatewayMeter::read(server, upstream).await?;
         let latency = work.send(answer, options.time()).await?;
-        let spent = Meter::read(server, upstream).await?.since(&before);
-        let runs = if answer == Answer::Handler { latency.len() } else { 0 };
-        ensure!(spent.runs == runs, "the upstream was asked {} times, not {runs}", spent.runs);
-        Ok(Run::new(&latency, &spent))
+        let spent = GatewayMeter::read(server, upstream).await?.since(&before);
+        let runs = if answer == ExpectedAnswer::Handler { latency.len() } else { 0 };
+        ensure!(spent.runs == runs, "the upstream was called {} times, not {runs}", spent.runs);
+        Ok(GatewayRun::new(&latency, &spent))
     }
 }
 
-/// What a run sends.
-struct Work<'a> {
-    connections: Vec<Connection>,
-    request: Request,
-    keys: Keys<'a>,
+/// The connections, requests and keys of a run.
+struct RunWork<'a> {
+    connections: Vec<LoadConnection>,
+    request: LoadRequest,
+    keys: RunKeys<'a>,
     pace: Loop,
 }
 
-impl Work<'_> {
-    async fn send(&mut self, answer: Answer, time: Duration) -> Result<Histogram<u64>> {
+impl RunWork<'_> {
+    async fn send(&mut self, answer: ExpectedAnswer, time: Duration) -> Result<Histogram<u64>> {
         let Self { connections, request, keys, pace } = self;
         let keys = |n| keys.of_connection(n);
         match *pace {
@@ -125,33 +123,35 @@ impl Work<'_> {
         }
     }
 
-    /// Has all keys answered once, so that they can be replayed.
+    /// Sends every key once, so that it can be replayed.
     async fn answer_all(&mut self) -> Result<()> {
         let Self { connections, request, keys, .. } = self;
         let keys = |n| keys.share(n);
-        // No hurry: it ends with the keys.
+        // It ends with the keys, long before this time.
         let time = Duration::from_secs(60);
-        http::run(connections, request, keys, Answer::Handler, time).await?;
+        http::run(connections, request, keys, ExpectedAnswer::Handler, time).await?;
         Ok(())
     }
 }
 
 /// The keys of a run.
-enum Keys<'a> {
-    Fresh(&'a Fresh),
-    /// So many for each connection, over and over.
+enum RunKeys<'a> {
+    Fresh(&'a FreshKeys),
+    /// A number of keys per connection, repeated.
     Repeated {
         first: u64,
         share: u64,
     },
 }
 
-impl<'a> Keys<'a> {
-    fn of(workload: Workload, options: &Options, fresh: &'a Fresh) -> Self {
+impl<'a> RunKeys<'a> {
+    fn of(workload: GatewayWorkload, options: &GatewayBenchOptions, fresh: &'a FreshKeys) -> Self {
         match workload {
-            // Without a key in it, a request is the same under all numbers.
-            Workload::Get | Workload::UnKeyed | Workload::FirstSeen => Self::Fresh(fresh),
-            Workload::Replay => Self::Repeated {
+            // A request without a key is the same for all numbers.
+            GatewayWorkload::Get | GatewayWorkload::UnKeyed | GatewayWorkload::FirstSeen => {
+                Self::Fresh(fresh)
+            }
+            GatewayWorkload::Replay => Self::Repeated {
                 first: fresh.take(options.replayed).start,
                 share: options.replayed / options.connections as u64,
             },
@@ -165,7 +165,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// What connection `n` repeats.
+    /// The keys that connection `n` repeats.
     fn share(&self, n: u64) -> Range<u64> {
         match self {
             Self::Fresh(_) => 0..0,
@@ -174,8 +174,8 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// What was done so far, or between two looks.
-struct Meter {
+/// Calls of the upstream and processor times so far.
+struct GatewayMeter {
     at: Instant,
     runs: u64,
     proxy_cpu: Duration,
@@ -190,8 +190,8 @@ struct Spent {
     upstream_cpu: Duration,
 }
 
-impl Meter {
-    async fn read(server: &Server, upstream: &mut Upstream) -> Result<Self> {
+impl GatewayMeter {
+    async fn read(server: &ProxyServer, upstream: &mut BenchUpstream) -> Result<Self> {
         Ok(Self {
             at: Instant::now(),
             proxy_cpu: server.cpu()?,
@@ -210,7 +210,7 @@ impl Meter {
     }
 }
 
-impl Run {
+impl GatewayRun {
     fn new(latency: &Histogram<u64>, spent: &Spent) -> Self {
         let count = latency.len() as f64;
         let quantile = |q| latency.value_at_quantile(q) as f64 / 1e6;
@@ -224,7 +224,7 @@ impl Run {
         }
     }
 
-    /// Processor time of all that a request takes.
+    /// The processor time of proxy and upstream per request.
     pub(crate) fn whole_cpu(&self) -> f64 {
         self.proxy_cpu + self.upstream_cpu
     }

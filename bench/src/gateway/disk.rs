@@ -1,4 +1,4 @@
-//! The limit of the embedded store: what two syncs take with nothing around them.
+//! The limit of the embedded store: the time of two syncs alone.
 
 use std::{
     io::{Seek, SeekFrom, Write},
@@ -8,13 +8,12 @@ use std::{
 use anyhow::Result;
 use semel_bench::report::nanoseconds;
 
-use crate::options::Options;
+use crate::options::GatewayBenchOptions;
 
 const BLOCK: [u8; 4096] = [7; 4096];
 
-/// The 99th percentile in milliseconds of two writes into a file that has its room already, each
-/// with a sync.
-pub(crate) fn two_syncs(options: &Options) -> Result<f64> {
+/// The 99th percentile, in milliseconds, of two writes into a preallocated file, each with a sync.
+pub(crate) fn two_syncs(options: &GatewayBenchOptions) -> Result<f64> {
     let mut file = tempfile::tempfile_in(&options.folder)?;
     file.write_all(&BLOCK.repeat(2))?;
     file.sync_all()?;

@@ -1,5 +1,5 @@
-//! `cargo xtask bench gateway`: what a proxy takes of a request, beside the upstream asked directly
-//! and beside nginx.
+//! `cargo xtask bench gateway`: the cost of the gateway per request, compared with direct requests to the upstream and
+//! with nginx.
 
 mod bench;
 mod closed;
@@ -20,28 +20,30 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-use self::options::Options;
+use self::options::GatewayBenchOptions;
 
 #[derive(Parser)]
-#[command(about = "An upstream, nginx and `semel gateway` before it, in turns")]
-struct Cli {
+#[command(
+    about = "Compares an upstream without a proxy, behind nginx, and behind `semel gateway`, in turns"
+)]
+struct GatewayCli {
     #[command(subcommand)]
-    role: Option<Role>,
+    role: Option<GatewayRole>,
     #[command(flatten)]
-    options: Options,
+    options: GatewayBenchOptions,
 }
 
-/// What else this program is.
+/// The other role of this program.
 #[derive(Subcommand)]
-enum Role {
-    /// Be the upstream until standard input ends; the benchmark starts itself again with this.
+enum GatewayRole {
+    /// Run as the upstream until standard input ends. The benchmark starts itself again with this.
     #[command(hide = true)]
     Upstream { answer: usize },
 }
 
 fn main() -> Result<()> {
-    let cli = Cli::parse();
-    if let Some(Role::Upstream { answer }) = cli.role {
+    let cli = GatewayCli::parse();
+    if let Some(GatewayRole::Upstream { answer }) = cli.role {
         return upstream::serve(answer);
     }
     cli.options.check()?;
@@ -49,7 +51,7 @@ fn main() -> Result<()> {
     runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
         let (mut interrupt, mut terminate) =
             (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-        // Whichever ends first drops the other, and with it the servers.
+        // A signal drops the comparison, and with it the servers.
         tokio::select! {
             done = compare(&cli.options) => done,
             _ = interrupt.recv() => bail!("interrupted"),
@@ -58,7 +60,7 @@ fn main() -> Result<()> {
     })
 }
 
-async fn compare(options: &Options) -> Result<()> {
+async fn compare(options: &GatewayBenchOptions) -> Result<()> {
     options.announce();
     let closed = closed::run(options).await?;
     let open = open::run(options, &closed).await?;

@@ -1,34 +1,36 @@
-//! What a request waits at half load: each gateway, and what stands beside it, at half of the rate
-//! of first-seen requests that the gateway reached in the closed loop.
+//! The open loop: latency at half load. Each gateway, and the sides that it is compared with, gets half of the rate of
+//! first-seen requests that the gateway reached in the closed loop.
 
 use anyhow::{Context, Result};
 use semel_bench::report::middle;
 
 use crate::{
-    bench::{Fresh, Loop, Run, Site},
-    closed::{self, Runs},
+    bench::{FreshKeys, GatewayRun, GatewaySetup, Loop},
+    closed::{self, ClosedRuns},
     disk,
-    options::Options,
-    side::{Side, Workload},
+    options::GatewayBenchOptions,
+    side::{GatewayWorkload, ProxySide},
 };
 
 /// The runs of several sides at one rate.
 pub(crate) struct HalfLoad {
-    pub(crate) gateway: Side,
+    pub(crate) gateway: ProxySide,
     pub(crate) rate: f64,
-    /// By side, then by repeat; the upstream itself is the first.
-    pub(crate) runs: Vec<(Side, Vec<Run>)>,
-    /// What two syncs of the disk took meanwhile, where the gateway needs them: milliseconds by
-    /// repeat.
+    /// By side, then by repeat. The upstream itself is the first.
+    pub(crate) runs: Vec<(ProxySide, Vec<GatewayRun>)>,
+    /// The time of two disk syncs, in milliseconds by repeat, for gateways that need them.
     pub(crate) two_syncs: Vec<f64>,
 }
 
-pub(crate) async fn run(options: &Options, closed: &[Runs]) -> Result<Vec<HalfLoad>> {
-    let mut loads = Side::GATEWAYS
+pub(crate) async fn run(
+    options: &GatewayBenchOptions,
+    closed: &[ClosedRuns],
+) -> Result<Vec<HalfLoad>> {
+    let mut loads = ProxySide::GATEWAYS
         .into_iter()
         .filter_map(|gateway| HalfLoad::of(gateway, options, closed))
         .collect::<Vec<_>>();
-    let fresh = Fresh::default();
+    let fresh = FreshKeys::default();
     for repeat in 0..options.repeats() {
         for load in &mut loads {
             load.repeat(options, &fresh, repeat).await?;
@@ -38,33 +40,42 @@ pub(crate) async fn run(options: &Options, closed: &[Runs]) -> Result<Vec<HalfLo
 }
 
 impl HalfLoad {
-    fn of(gateway: Side, options: &Options, closed: &[Runs]) -> Option<Self> {
-        let reached = closed::find(closed, Workload::FirstSeen, gateway)?;
+    fn of(
+        gateway: ProxySide,
+        options: &GatewayBenchOptions,
+        closed: &[ClosedRuns],
+    ) -> Option<Self> {
+        let reached = closed::find(closed, GatewayWorkload::FirstSeen, gateway)?;
         let rate = middle(reached.iter().map(|run| run.rate)) / 2.0;
-        let beside = |side: &Side| !Side::GATEWAYS.contains(side) || *side == gateway;
+        let beside = |side: &ProxySide| !ProxySide::GATEWAYS.contains(side) || *side == gateway;
         let sides = options.sides().into_iter().filter(beside);
         let runs = sides.map(|side| (side, Vec::new())).collect();
         Some(Self { gateway, rate, runs, two_syncs: Vec::new() })
     }
 
-    async fn repeat(&mut self, options: &Options, fresh: &Fresh, repeat: usize) -> Result<()> {
+    async fn repeat(
+        &mut self,
+        options: &GatewayBenchOptions,
+        fresh: &FreshKeys,
+        repeat: usize,
+    ) -> Result<()> {
         let sides: Vec<_> = self.runs.iter().map(|(side, _)| *side).collect();
-        let mut site = Site::start(options, fresh, &sides).await?;
-        // Another side goes first each time.
+        let mut site = GatewaySetup::start(options, fresh, &sides).await?;
+        // Another side goes first in each repeat.
         for turn in 0..sides.len() {
             let server = (repeat + turn) % sides.len();
-            let run = site.measure(server, Workload::FirstSeen, Loop::Open(self.rate)).await;
+            let run = site.measure(server, GatewayWorkload::FirstSeen, Loop::Open(self.rate)).await;
             let run = run.with_context(|| format!("{}, half load", sides[server].name()))?;
             self.runs[server].1.push(run);
         }
-        if self.gateway == Side::Embedded {
+        if self.gateway == ProxySide::Embedded {
             self.two_syncs.push(disk::two_syncs(options)?);
         }
         Ok(())
     }
 
     /// The runs of `side`.
-    pub(crate) fn find(&self, side: Side) -> Option<&[Run]> {
+    pub(crate) fn find(&self, side: ProxySide) -> Option<&[GatewayRun]> {
         let runs = self.runs.iter().find(|(other, _)| *other == side);
         runs.map(|(_, runs)| runs.as_slice())
     }

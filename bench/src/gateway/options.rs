@@ -1,15 +1,15 @@
-//! How much to measure, and with which programs.
+//! The options of the benchmark.
 
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Result, ensure};
 use clap::Args;
 
-use crate::side::Side;
+use crate::side::ProxySide;
 
 #[derive(Args)]
-pub(crate) struct Options {
-    /// Short runs: they show that all works, not how fast it is.
+pub(crate) struct GatewayBenchOptions {
+    /// Short runs: they show that everything works, not how fast it is.
     #[arg(long)]
     quick: bool,
     /// Seconds of each run [default: 2, quick: 0.5].
@@ -32,39 +32,42 @@ pub(crate) struct Options {
     pub(crate) answer: usize,
     /// Proxies to measure beside the upstream itself; all if not given.
     #[arg(long = "side", value_name = "SIDE")]
-    sides: Vec<Side>,
+    sides: Vec<ProxySide>,
     /// The program `semel`; `cargo xtask` builds and names it.
     #[arg(long, default_value = "semel")]
     pub(crate) semel: PathBuf,
     /// The program `nginx`; `cargo xtask` installs and names it.
     #[arg(long, default_value = "nginx")]
     pub(crate) nginx: PathBuf,
-    /// Where servers keep their files; what the disk is worth counts.
+    /// The folder for the files of servers. The speed of its disk matters.
     #[arg(long, default_value = "target/bench-gateway")]
     pub(crate) folder: PathBuf,
 }
 
-impl Options {
+impl GatewayBenchOptions {
     pub(crate) fn check(&self) -> Result<()> {
         ensure!((1..=1024).contains(&self.connections), "connections must be 1 to 1024");
         let seconds = self.seconds.unwrap_or(1.0);
         ensure!((0.1..=60.0).contains(&seconds), "seconds must be 0.1 to 60");
         ensure!(self.repeats() > 0, "repeats must be at least 1");
-        // A key must not be in flight twice: each connection repeats keys of its own.
-        ensure!(self.replayed >= self.connections as u64, "replayed must be a key per connection");
+        // A key must not be in flight twice, so each connection repeats keys of its own.
+        ensure!(
+            self.replayed >= self.connections as u64,
+            "replayed must be at least the number of connections"
+        );
         ensure!(self.replayed <= 100_000, "replayed must be at most 100000");
         ensure!((32..=65_536).contains(&self.body), "body must be 32 to 65536");
         ensure!((32..=4096).contains(&self.answer), "answer must be 32 to 4096");
         Ok(())
     }
 
-    /// The upstream first: the others are compared with it.
-    pub(crate) fn sides(&self) -> Vec<Side> {
-        let wanted = |side: &Side| match side {
-            Side::Direct => true,
+    /// The sides to measure. The upstream comes first: the others are compared with it.
+    pub(crate) fn sides(&self) -> Vec<ProxySide> {
+        let wanted = |side: &ProxySide| match side {
+            ProxySide::Direct => true,
             side => self.sides.is_empty() || self.sides.contains(side),
         };
-        Side::ALL.into_iter().filter(wanted).collect()
+        ProxySide::ALL.into_iter().filter(wanted).collect()
     }
 
     pub(crate) fn repeats(&self) -> usize {

@@ -1,26 +1,26 @@
-//! The requests that all sides get, and the answer that all give.
+//! The requests that all sides get, and the answer that all have to return.
 
-use semel_bench::http::{BLANK, Request};
+use semel_bench::http::{BLANK, LoadRequest};
 
-use crate::{options::Options, side::Workload};
+use crate::{options::GatewayBenchOptions, side::GatewayWorkload};
 
-/// Where orders are.
+/// The path of orders.
 pub(crate) const ORDER: &str = "/orders/7";
 
 /// The bytes of a request.
-pub(crate) fn request(workload: Workload, options: &Options) -> Request {
+pub(crate) fn request(workload: GatewayWorkload, options: &GatewayBenchOptions) -> LoadRequest {
     let (body, answer) = (json(options.body), json(options.answer));
     match workload {
-        Workload::Get => Request::get(ORDER, &answer),
-        Workload::UnKeyed => Request::post(ORDER, "", &body, &answer),
-        Workload::FirstSeen | Workload::Replay => {
+        GatewayWorkload::Get => LoadRequest::get(ORDER, &answer),
+        GatewayWorkload::UnKeyed => LoadRequest::post(ORDER, "", &body, &answer),
+        GatewayWorkload::FirstSeen | GatewayWorkload::Replay => {
             let key = format!("idempotency-key: {BLANK}\r\n");
-            Request::post(ORDER, &key, &body, &answer)
+            LoadRequest::post(ORDER, &key, &body, &answer)
         }
     }
 }
 
-/// JSON of that many bytes.
+/// A JSON document of this many bytes.
 pub(crate) fn json(bytes: usize) -> String {
     let (start, end) = (r#"{"order":7,"remark":""#, r#""}"#);
     format!("{start}{}{end}", "x".repeat(bytes.saturating_sub(start.len() + end.len())))

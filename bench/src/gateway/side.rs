@@ -1,11 +1,11 @@
-//! What is compared, and under which work.
+//! The compared sides and the workloads.
 
 use clap::ValueEnum;
-use semel_bench::http::Answer;
+use semel_bench::http::ExpectedAnswer;
 
-/// A way to the upstream.
+/// A side of the comparison: how requests reach the upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Side {
+pub(crate) enum ProxySide {
     /// No proxy.
     Direct,
     /// nginx.
@@ -16,10 +16,10 @@ pub(crate) enum Side {
     Embedded,
 }
 
-/// What the requests of a run have in common.
+/// The kind of requests of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Workload {
-    /// GET: nothing to guard.
+pub(crate) enum GatewayWorkload {
+    /// GET, which is not guarded.
     Get,
     /// POST without a key.
     UnKeyed,
@@ -29,7 +29,7 @@ pub(crate) enum Workload {
     Replay,
 }
 
-impl Side {
+impl ProxySide {
     pub(crate) const ALL: [Self; 4] = [Self::Direct, Self::Nginx, Self::Memory, Self::Embedded];
 
     pub(crate) const GATEWAYS: [Self; 2] = [Self::Memory, Self::Embedded];
@@ -43,29 +43,31 @@ impl Side {
         }
     }
 
-    /// Whether it is measured under `workload`.
-    pub(crate) fn takes(self, workload: Workload) -> bool {
+    /// Whether this side is measured under `workload`.
+    pub(crate) fn takes(self, workload: GatewayWorkload) -> bool {
         match (self, workload) {
             (Self::Direct | Self::Memory | Self::Embedded, _) => true,
-            (Self::Nginx, Workload::Get | Workload::UnKeyed) => true,
+            (Self::Nginx, GatewayWorkload::Get | GatewayWorkload::UnKeyed) => true,
             // To nginx, a key is a header like any other.
-            (Self::Nginx, Workload::FirstSeen | Workload::Replay) => false,
+            (Self::Nginx, GatewayWorkload::FirstSeen | GatewayWorkload::Replay) => false,
         }
     }
 
-    /// Who answers a request of `workload`.
-    pub(crate) fn answers(self, workload: Workload) -> Answer {
+    /// Whether requests of `workload` are answered by the upstream or replayed.
+    pub(crate) fn answers(self, workload: GatewayWorkload) -> ExpectedAnswer {
         match (self, workload) {
-            (Self::Memory | Self::Embedded, Workload::Replay) => {
-                Answer::Recorded("idempotent-replayed")
+            (Self::Memory | Self::Embedded, GatewayWorkload::Replay) => {
+                ExpectedAnswer::Recorded("idempotent-replayed")
             }
             (Self::Direct | Self::Nginx, _)
-            | (_, Workload::Get | Workload::UnKeyed | Workload::FirstSeen) => Answer::Handler,
+            | (_, GatewayWorkload::Get | GatewayWorkload::UnKeyed | GatewayWorkload::FirstSeen) => {
+                ExpectedAnswer::Handler
+            }
         }
     }
 }
 
-impl Workload {
+impl GatewayWorkload {
     pub(crate) const ALL: [Self; 4] = [Self::Get, Self::UnKeyed, Self::FirstSeen, Self::Replay];
 
     pub(crate) fn name(self) -> &'static str {

@@ -1,9 +1,9 @@
-//! A table as text that is Markdown too.
+//! Prints a table in Markdown.
 
-/// Rows of cells; the first is the head.
-pub(crate) struct Table(Vec<Vec<String>>);
+/// Rows of cells. The first row is the header.
+pub(crate) struct TextTable(Vec<Vec<String>>);
 
-impl Table {
+impl TextTable {
     pub(crate) fn new(head: &[&str]) -> Self {
         Self(vec![head.iter().map(|&cell| cell.to_owned()).collect()])
     }

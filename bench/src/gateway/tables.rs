@@ -1,31 +1,31 @@
-//! The figures as text, beside the goals.
+//! Prints the figures and the goals.
 
 use semel_bench::report::{middle, range};
 
 use crate::{
-    bench::Run,
-    closed::{Runs, find},
+    bench::GatewayRun,
+    closed::{ClosedRuns, find},
     open::HalfLoad,
-    side::{Side, Workload},
-    table::Table,
+    side::{GatewayWorkload, ProxySide},
+    table::TextTable,
 };
 
-/// Percent of nginx's requests per second of processor time, passing requests through.
+/// Goal: requests per second of processor time, in percent of nginx's, for requests that are passed through.
 const OF_NGINX: f64 = 70.0;
 
-/// Percent of what passing a request on takes of gateway and upstream.
+/// Goal: processor time of a replay, in percent of gateway and upstream for a request that is passed through.
 const REPLAY_OF_CALL: f64 = 100.0;
 
-/// Milliseconds that a gateway may add to p99 at half load.
-fn added_goal(gateway: Side) -> f64 {
+/// Goal: milliseconds that a gateway adds to p99 at half load.
+fn added_goal(gateway: ProxySide) -> f64 {
     match gateway {
-        Side::Embedded => 5.0,
-        Side::Direct | Side::Nginx | Side::Memory => 1.0,
+        ProxySide::Embedded => 5.0,
+        ProxySide::Direct | ProxySide::Nginx | ProxySide::Memory => 1.0,
     }
 }
 
 /// Prints all figures, then the goals.
-pub(crate) fn print(closed: &[Runs], open: &[HalfLoad]) {
+pub(crate) fn print(closed: &[ClosedRuns], open: &[HalfLoad]) {
     println!("Closed loop, CPU in µs per request:\n");
     print_closed(closed);
     if open.is_empty() {
@@ -36,12 +36,13 @@ pub(crate) fn print(closed: &[Runs], open: &[HalfLoad]) {
     print_goals(closed, open);
 }
 
-fn print_closed(closed: &[Runs]) {
+fn print_closed(closed: &[ClosedRuns]) {
     let head = ["", "side", "K requests/s", "p50 ms", "p99 ms", "CPU of proxy", "CPU of upstream"];
-    let mut table = Table::new(&head);
-    for Runs { workload, side, runs } in closed {
-        let all = |figure: fn(&Run) -> f64, digits| range(runs.iter().map(figure), digits);
-        let proxy = if *side == Side::Direct { String::new() } else { all(|run| run.proxy_cpu, 1) };
+    let mut table = TextTable::new(&head);
+    for ClosedRuns { workload, side, runs } in closed {
+        let all = |figure: fn(&GatewayRun) -> f64, digits| range(runs.iter().map(figure), digits);
+        let proxy =
+            if *side == ProxySide::Direct { String::new() } else { all(|run| run.proxy_cpu, 1) };
         table.row([
             workload.name().to_owned(),
             side.name().to_owned(),
@@ -56,10 +57,11 @@ fn print_closed(closed: &[Runs]) {
 }
 
 fn print_open(open: &[HalfLoad]) {
-    let mut table = Table::new(&["half load of", "side", "K requests/s", "p50 ms", "p99 ms"]);
+    let mut table = TextTable::new(&["half load of", "side", "K requests/s", "p50 ms", "p99 ms"]);
     for load in open {
         for (side, runs) in &load.runs {
-            let all = |figure: fn(&Run) -> f64, digits| range(runs.iter().map(figure), digits);
+            let all =
+                |figure: fn(&GatewayRun) -> f64, digits| range(runs.iter().map(figure), digits);
             table.row([
                 format!("{}: {:.1} K/s", load.gateway.name(), load.rate / 1e3),
                 side.name().to_owned(),
@@ -72,10 +74,10 @@ fn print_open(open: &[HalfLoad]) {
     table.print();
 }
 
-fn print_goals(closed: &[Runs], open: &[HalfLoad]) {
-    let mut goals = Goals(Table::new(&["", "figure", "goal", ""]));
-    for gateway in Side::GATEWAYS {
-        for workload in [Workload::Get, Workload::UnKeyed] {
+fn print_goals(closed: &[ClosedRuns], open: &[HalfLoad]) {
+    let mut goals = GatewayGoals(TextTable::new(&["", "figure", "goal", ""]));
+    for gateway in ProxySide::GATEWAYS {
+        for workload in [GatewayWorkload::Get, GatewayWorkload::UnKeyed] {
             goals.beside_nginx(closed, workload, gateway);
         }
         goals.replay(closed, gateway);
@@ -87,12 +89,17 @@ fn print_goals(closed: &[Runs], open: &[HalfLoad]) {
     goals.0.print();
 }
 
-struct Goals(Table);
+struct GatewayGoals(TextTable);
 
-impl Goals {
-    fn beside_nginx(&mut self, closed: &[Runs], workload: Workload, gateway: Side) {
+impl GatewayGoals {
+    fn beside_nginx(
+        &mut self,
+        closed: &[ClosedRuns],
+        workload: GatewayWorkload,
+        gateway: ProxySide,
+    ) {
         let runs = |side| find(closed, workload, side);
-        let Some((ours, nginx)) = runs(gateway).zip(runs(Side::Nginx)) else { return };
+        let Some((ours, nginx)) = runs(gateway).zip(runs(ProxySide::Nginx)) else { return };
         let ratio = || pairs(ours, nginx, |our, nginx| 1e2 * nginx.proxy_cpu / our.proxy_cpu);
         let what =
             format!("{}, {}: requests per CPU second of nginx's", workload.name(), gateway.name());
@@ -100,11 +107,13 @@ impl Goals {
         self.judged(what, format!("{} %", range(ratio(), 0)), format!("≥ {OF_NGINX} %"), met);
     }
 
-    /// A replay saves the gateway's side of the call and all of the upstream's. Both stand in a run
-    /// of requests that are passed through. This upstream does nothing: no other would cost less.
-    fn replay(&mut self, closed: &[Runs], gateway: Side) {
+    /// A replay saves the call of the upstream. Its cost is compared with that of a request that is passed through, in
+    /// gateway and upstream together. This upstream does nothing, so any other costs more.
+    fn replay(&mut self, closed: &[ClosedRuns], gateway: ProxySide) {
         let runs = |workload| find(closed, workload, gateway);
-        let Some((replay, passed)) = runs(Workload::Replay).zip(runs(Workload::UnKeyed)) else {
+        let Some((replay, passed)) =
+            runs(GatewayWorkload::Replay).zip(runs(GatewayWorkload::UnKeyed))
+        else {
             return;
         };
         let share = || {
@@ -113,7 +122,7 @@ impl Goals {
         let what = format!("replay, {}: CPU of passing the request on", gateway.name());
         let met = middle(share()) < REPLAY_OF_CALL;
         self.judged(what, format!("{} %", range(share(), 0)), format!("< {REPLAY_OF_CALL} %"), met);
-        let Some(direct) = find(closed, Workload::Replay, Side::Direct) else { return };
+        let Some(direct) = find(closed, GatewayWorkload::Replay, ProxySide::Direct) else { return };
         let alone =
             pairs(replay, direct, |replay, direct| 1e2 * replay.proxy_cpu / direct.upstream_cpu);
         let what = format!("replay, {}: CPU of this upstream alone", gateway.name());
@@ -121,8 +130,8 @@ impl Goals {
     }
 
     fn added(&mut self, load: &HalfLoad) {
-        let direct = load.find(Side::Direct).unwrap_or_default();
-        for side in [Side::Nginx, load.gateway] {
+        let direct = load.find(ProxySide::Direct).unwrap_or_default();
+        for side in [ProxySide::Nginx, load.gateway] {
             let Some(runs) = load.find(side) else { continue };
             let added = || pairs(runs, direct, |run, direct| run.p99 - direct.p99);
             let what = format!("{}: p99 added at {:.1} K/s", side.name(), load.rate / 1e3);
@@ -154,11 +163,11 @@ impl Goals {
     }
 }
 
-/// Two series of the same repeats: neighbours slow both down.
+/// Pairs the values of two sides by repeat: other processes slow both down.
 fn pairs(
-    ours: &[Run],
-    theirs: &[Run],
-    figure: impl Fn(&Run, &Run) -> f64,
+    ours: &[GatewayRun],
+    theirs: &[GatewayRun],
+    figure: impl Fn(&GatewayRun, &GatewayRun) -> f64,
 ) -> impl Iterator<Item = f64> {
     ours.iter().zip(theirs).map(move |(our, their)| figure(our, their))
 }

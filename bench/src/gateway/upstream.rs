@@ -1,4 +1,4 @@
-//! The upstream: the least that answers over HTTP, in a process of its own.
+//! The upstream: a minimal HTTP server in a process of its own.
 
 use std::{
     convert::Infallible,
@@ -16,7 +16,7 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::TokioIo;
-use semel_bench::http::{Connection, Process, end_with_parent};
+use semel_bench::http::{BenchProcess, LoadConnection, end_with_parent};
 use tokio::{
     net::{TcpListener, TcpStream},
     runtime,
@@ -24,29 +24,29 @@ use tokio::{
 
 use crate::order;
 
-/// Times an order was answered.
+/// How often an order was answered.
 static RUNS: AtomicU64 = AtomicU64::new(0);
 
 /// A running upstream.
-pub(crate) struct Upstream {
+pub(crate) struct BenchUpstream {
     pub(crate) port: u16,
-    pub(crate) process: Process,
-    meter: Connection,
+    pub(crate) process: BenchProcess,
+    meter: LoadConnection,
 }
 
-impl Upstream {
+impl BenchUpstream {
     pub(crate) async fn start(answer: usize) -> Result<Self> {
-        let (process, port) = Process::start_self(&["upstream", &answer.to_string()])?;
-        Ok(Self { port, process, meter: Connection::open(port).await? })
+        let (process, port) = BenchProcess::start_self(&["upstream", &answer.to_string()])?;
+        Ok(Self { port, process, meter: LoadConnection::open(port).await? })
     }
 
-    /// Times it answered an order.
+    /// How often it answered an order.
     pub(crate) async fn runs(&mut self) -> Result<u64> {
         Ok(self.meter.get("/meter").await?.parse()?)
     }
 }
 
-/// Serves on a free port, which it prints.
+/// Serves on a free port, and prints the port.
 pub(crate) fn serve(answer: usize) -> Result<()> {
     end_with_parent();
     let answer = Bytes::from(order::json(answer));
@@ -64,7 +64,7 @@ pub(crate) fn serve(answer: usize) -> Result<()> {
 
 async fn connection(stream: TcpStream, answer: Bytes) {
     let service = service_fn(|request| handle(request, answer.clone()));
-    // An error ends this connection; whoever is on the other side will complain.
+    // An error ends this connection; the client reports it.
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 
@@ -76,7 +76,7 @@ async fn handle(
         let runs = RUNS.load(Ordering::Relaxed).to_string();
         return Ok(Response::new(Full::from(runs)));
     }
-    // A body that breaks off is answered to nobody.
+    // A request with an incomplete body gets no answer.
     let _ = request.into_body().collect().await;
     RUNS.fetch_add(1, Ordering::Relaxed);
     let mut response = Response::new(Full::from(answer));

@@ -1,4 +1,4 @@
-//! A connection that is kept open, and the little HTTP it takes.
+//! A kept-alive HTTP/1.1 connection with a minimal client.
 
 use std::{cell::RefCell, net::Ipv4Addr, str};
 
@@ -10,29 +10,29 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::{Answer, Pace, Request};
+use super::{ExpectedAnswer, LoadRequest, SendPace};
 
-/// More than any answer here takes.
+/// Larger than any answer here.
 const MAX_ANSWER: usize = 8 * 1024;
 
 const MAX_HEADERS: usize = 32;
 
-/// The headers by which layers say that an answer is a recorded one.
+/// The headers with which layers mark a replayed answer.
 const MARKERS: [&str; 2] = ["idempotent-replayed", "idempotency-replayed"];
 
 /// One connection to one server.
 #[derive(Debug)]
-pub struct Connection {
+pub struct LoadConnection {
     stream: TcpStream,
     answer: Box<[u8; MAX_ANSWER]>,
 }
 
-impl Connection {
-    /// Connects to a server of this machine.
+impl LoadConnection {
+    /// Connects to a server on this machine.
     ///
     /// # Errors
     ///
-    /// When nobody listens on that port.
+    /// When no server listens on that port.
     pub async fn open(port: u16) -> Result<Self> {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
         stream.set_nodelay(true)?;
@@ -42,10 +42,10 @@ impl Connection {
     /// Sends one request after the other, and checks each answer.
     pub(super) async fn repeat(
         &mut self,
-        mut request: Request,
+        mut request: LoadRequest,
         mut keys: impl Iterator<Item = u64>,
-        answer: Answer,
-        mut pace: Pace<'_>,
+        answer: ExpectedAnswer,
+        mut pace: SendPace<'_>,
         latency: &RefCell<Histogram<u64>>,
     ) -> Result<()> {
         while let Some(due) = pace.turn().await?
@@ -54,8 +54,10 @@ impl Connection {
             let (marker, body) = self.exchange(request.numbered(key)).await?;
             ensure!(body == request.answer(), "the answer has another body");
             match answer {
-                Answer::Handler => ensure!(marker.is_none(), "a first answer is marked {marker:?}"),
-                Answer::Recorded(name) => {
+                ExpectedAnswer::Handler => {
+                    ensure!(marker.is_none(), "a first answer is marked {marker:?}")
+                }
+                ExpectedAnswer::Recorded(name) => {
                     ensure!(marker == Some(name), "a replay is marked {marker:?}, not {name}");
                 }
             }
@@ -68,14 +70,14 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// When the answer is no text with status 200.
+    /// When the answer is not a text with status 200.
     pub async fn get(&mut self, path: &str) -> Result<&str> {
         let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
         let (_, body) = self.exchange(request.as_bytes()).await?;
         Ok(str::from_utf8(body)?)
     }
 
-    /// Sends a request; returns the marker of a recorded answer, and the body of a good one.
+    /// Sends a request. Returns the marker of a replayed answer, and the body of a successful one.
     async fn exchange(&mut self, request: &[u8]) -> Result<(Option<&'static str>, &[u8])> {
         self.stream.write_all(request).await?;
         let mut filled = 0;
@@ -85,7 +87,7 @@ impl Connection {
             let read = self.stream.read(room).await?;
             ensure!(read > 0, "the server hung up");
             filled += read;
-            let Some(head) = Head::parse(&self.answer[..filled])? else { continue };
+            let Some(head) = ResponseHead::parse(&self.answer[..filled])? else { continue };
             if filled >= head.bytes + head.body {
                 ensure!(filled == head.bytes + head.body, "more than one answer");
                 break (head.bytes, head.marker);
@@ -95,15 +97,15 @@ impl Connection {
     }
 }
 
-/// What counts of the lines before the body.
-struct Head {
+/// The parts of a response head that are checked.
+struct ResponseHead {
     bytes: usize,
     body: usize,
     marker: Option<&'static str>,
 }
 
-impl Head {
-    /// Nothing while lines are missing.
+impl ResponseHead {
+    /// Parses the head. `None` while it is incomplete.
     fn parse(answer: &[u8]) -> Result<Option<Self>> {
         let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut response = httparse::Response::new(&mut headers);

@@ -15,71 +15,69 @@ use futures_util::{TryStreamExt, stream::FuturesUnordered};
 use hdrhistogram::Histogram;
 use tokio::time::timeout;
 
-use self::pace::{Pace, Schedule};
+use self::pace::{SendPace, SendSchedule};
 use crate::report::nanoseconds;
 
 pub use self::{
-    connection::Connection,
-    process::{Process, Stop, end_with_parent},
-    request::{BLANK, Request},
+    connection::LoadConnection,
+    process::{BenchProcess, StopMode, end_with_parent},
+    request::{BLANK, LoadRequest},
 };
 
-/// How long a run may outlast its time: a server that hangs must not hang the benchmark.
+/// How much longer than its time a run may take. A server that hangs must not hang the benchmark.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Who has to answer a request, and how one sees it.
+/// Which answer is expected, and how it is recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// The handler.
+pub enum ExpectedAnswer {
+    /// The answer of the handler.
     Handler,
-    /// The layer, which says so in this header.
+    /// A replayed answer, marked with this header.
     Recorded(&'static str),
 }
 
-/// Sends `request` over all connections, one as soon as the last is answered, until `time` has
-/// passed or their keys are used up, and returns the latencies. `keys` gives each connection, by
-/// its number, the keys it sends.
+/// Sends `request` over all connections, the next one when the last is answered, until `time` has passed or the keys
+/// are used up, and returns the latencies. `keys` returns the keys of a connection by its number.
 ///
 /// # Errors
 ///
-/// At the first answer that is not what `answer` says, or not in time.
+/// At the first answer that is not the expected one, or does not come in time.
 pub async fn run<K: Iterator<Item = u64>>(
-    connections: &mut [Connection],
-    request: &Request,
+    connections: &mut [LoadConnection],
+    request: &LoadRequest,
     keys: impl Fn(u64) -> K,
-    answer: Answer,
+    answer: ExpectedAnswer,
     time: Duration,
 ) -> Result<Histogram<u64>> {
     let until = Instant::now() + time;
-    send(connections, request, keys, answer, time, || Ok(Pace::AtOnce { until })).await
+    send(connections, request, keys, answer, time, || Ok(SendPace::AtOnce { until })).await
 }
 
-/// Like [`run`], but sends `rate` requests per second whether or not others are answered. A latency
-/// counts from when its request was due, so that a server that stalls is charged for all the
-/// requests it held up, not only for those that were in flight.
+/// Like [`run`], but sends `rate` requests per second whether or not others are answered. A latency counts from the time
+/// at which its request was due, so that a stall counts for all requests that it delayed, not only for those in flight.
 ///
 /// # Errors
 ///
-/// Those of [`run`].
+/// The errors of [`run`].
 pub async fn run_at<K: Iterator<Item = u64>>(
-    connections: &mut [Connection],
-    request: &Request,
+    connections: &mut [LoadConnection],
+    request: &LoadRequest,
     keys: impl Fn(u64) -> K,
-    answer: Answer,
+    answer: ExpectedAnswer,
     time: Duration,
     rate: f64,
 ) -> Result<Histogram<u64>> {
-    let schedule = Schedule::new(rate, time);
-    send(connections, request, keys, answer, time, || Pace::by(&schedule)).await
+    let schedule = SendSchedule::new(rate, time);
+    send(connections, request, keys, answer, time, || SendPace::by(&schedule)).await
 }
 
 async fn send<'a, K: Iterator<Item = u64>>(
-    connections: &mut [Connection],
-    request: &Request,
+    connections: &mut [LoadConnection],
+    request: &LoadRequest,
     keys: impl Fn(u64) -> K,
-    answer: Answer,
+    answer: ExpectedAnswer,
     time: Duration,
-    pace: impl Fn() -> Result<Pace<'a>>,
+    pace: impl Fn() -> Result<SendPace<'a>>,
 ) -> Result<Histogram<u64>> {
     let latency = RefCell::new(nanoseconds());
     let all = FuturesUnordered::new();
@@ -121,11 +119,13 @@ mod tests {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let server = tokio::spawn(stalling_once(listener));
-        let mut connections = [Connection::open(port).await.unwrap()];
-        let request = Request::get("/", "ok");
+        let mut connections = [LoadConnection::open(port).await.unwrap()];
+        let request = LoadRequest::get("/", "ok");
         let keys = |_| iter::repeat(0);
         let latency =
-            run_at(&mut connections, &request, keys, Answer::Handler, STALL, 200.0).await.unwrap();
+            run_at(&mut connections, &request, keys, ExpectedAnswer::Handler, STALL, 200.0)
+                .await
+                .unwrap();
         drop(connections);
         server.await.unwrap().unwrap();
         // Twenty were due, one each 5 ms: half of them in the first half of the stall.

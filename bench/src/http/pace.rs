@@ -1,4 +1,4 @@
-//! When the next request goes out.
+//! Decides when the next request is sent.
 
 use std::{
     cell::Cell,
@@ -13,20 +13,20 @@ use rustix::time::{
 };
 use tokio::{io::AsyncReadExt, net::unix::pipe::Receiver};
 
-/// One connection's way to send.
-pub(super) enum Pace<'a> {
-    /// As soon as the last request is answered.
+/// When a connection sends its next request.
+pub(super) enum SendPace<'a> {
+    /// When the last request is answered.
     AtOnce { until: Instant },
-    /// By a schedule that all connections share: whichever is free takes the next request.
-    By { schedule: &'a Schedule, timer: Timer },
+    /// By a schedule that all connections share: a free connection takes the next request.
+    By { schedule: &'a SendSchedule, timer: Timer },
 }
 
-impl<'a> Pace<'a> {
-    pub(super) fn by(schedule: &'a Schedule) -> Result<Self> {
+impl<'a> SendPace<'a> {
+    pub(super) fn by(schedule: &'a SendSchedule) -> Result<Self> {
         Ok(Self::By { schedule, timer: Timer::new()? })
     }
 
-    /// Waits for its turn, and says when that was due; nothing when time is up.
+    /// Waits until the next request is due, and returns that time. `None` when the run is over.
     pub(super) async fn turn(&mut self) -> Result<Option<Instant>> {
         match self {
             Self::AtOnce { until } => {
@@ -42,15 +42,15 @@ impl<'a> Pace<'a> {
     }
 }
 
-/// Requests at even distances.
-pub(super) struct Schedule {
+/// Requests at equal intervals.
+pub(super) struct SendSchedule {
     start: Instant,
     rate: f64,
     time: Duration,
     sent: Cell<u32>,
 }
 
-impl Schedule {
+impl SendSchedule {
     pub(super) fn new(rate: f64, time: Duration) -> Self {
         Self { start: Instant::now(), rate, time, sent: Cell::new(0) }
     }
@@ -63,8 +63,8 @@ impl Schedule {
     }
 }
 
-/// A timer of the kernel: the runtime's own count in whole milliseconds, and so would send in bursts.
-/// It is read like a pipe, which gives something once time is up.
+/// A timer of the kernel. Timers of the runtime count in whole milliseconds and would send in bursts. The timer is read
+/// like a pipe, which becomes readable when the time is up.
 pub(super) struct Timer(Receiver);
 
 impl Timer {
@@ -75,12 +75,12 @@ impl Timer {
 
     async fn wait_until(&mut self, due: Instant) -> Result<()> {
         let wait = due.saturating_duration_since(Instant::now());
-        // Zero would disarm it.
+        // Zero would disable the timer.
         if !wait.is_zero() {
             let zero = Timespec::try_from(Duration::ZERO)?;
             let once = Itimerspec { it_interval: zero, it_value: Timespec::try_from(wait)? };
             timerfd_settime(self.0.as_fd(), TimerfdTimerFlags::empty(), &once)?;
-            // How often it went off.
+            // The number of expirations.
             self.0.read_u64().await?;
         }
         Ok(())
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_schedule_has_as_many_turns_as_its_rate_says() {
-        let schedule = Schedule::new(1000.0, Duration::from_millis(100));
+        let schedule = SendSchedule::new(1000.0, Duration::from_millis(100));
         let due: Vec<_> = std::iter::from_fn(|| schedule.next()).collect();
         assert_eq!(due.len(), 100);
         assert_eq!(due[70] - due[20], Duration::from_millis(50));
@@ -101,8 +101,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_turn_comes_no_earlier_than_it_is_due() {
-        let schedule = Schedule::new(2000.0, Duration::from_millis(10));
-        let mut pace = Pace::by(&schedule).unwrap();
+        let schedule = SendSchedule::new(2000.0, Duration::from_millis(10));
+        let mut pace = SendPace::by(&schedule).unwrap();
         while let Some(due) = pace.turn().await.unwrap() {
             assert!(due <= Instant::now());
         }

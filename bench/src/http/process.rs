@@ -1,4 +1,4 @@
-//! A process that ends with its guard, and what it takes of the machine.
+//! A process that ends with its guard, with its processor time and memory.
 
 use std::{
     env, fs,
@@ -14,37 +14,37 @@ use rustix::{
     process::{Pid, Signal, kill_process},
 };
 
-/// How long a process may take to end itself.
+/// How long a process may take to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// A child process, stopped when dropped.
 #[derive(Debug)]
-pub struct Process {
+pub struct BenchProcess {
     child: Child,
-    stop: Stop,
+    stop: StopMode,
 }
 
 /// How a process is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
-    /// At once.
+pub enum StopMode {
+    /// With SIGKILL.
     Kill,
-    /// Asked first: it has processes of its own to stop.
+    /// With SIGTERM first, because it has processes of its own to stop.
     Terminate,
 }
 
-impl Process {
+impl BenchProcess {
     /// Starts `command`.
     ///
     /// # Errors
     ///
-    /// When there is no such program, or no process to be had.
-    pub fn start(command: &mut Command, stop: Stop) -> Result<Self> {
+    /// When the program cannot be started.
+    pub fn start(command: &mut Command, stop: StopMode) -> Result<Self> {
         let child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
         Ok(Self { child, stop })
     }
 
-    /// Starts this program anew with other arguments, and reads the port that it prints.
+    /// Starts this program again with other arguments, and reads the port that it prints.
     ///
     /// # Errors
     ///
@@ -52,24 +52,24 @@ impl Process {
     pub fn start_self(args: &[&str]) -> Result<(Self, u16)> {
         let mut command = Command::new(env::current_exe()?);
         let command = command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = Self::start(command, Stop::Kill)?;
+        let mut process = Self::start(command, StopMode::Kill)?;
         let output = process.child.stdout.take().context("its output is piped")?;
         let mut port = String::new();
         BufReader::new(output).read_line(&mut port)?;
         Ok((process, port.trim().parse().context("it named no port")?))
     }
 
-    /// Whether it runs.
+    /// True while it runs.
     ///
     /// # Errors
     ///
-    /// When the kernel does not say.
+    /// When the kernel reports an error.
     pub fn is_alive(&mut self) -> Result<bool> {
         Ok(self.child.try_wait()?.is_none())
     }
 
-    /// Processor time so far: all threads, its children as well, the kernel's part for them
-    /// included. The kernel counts in ticks, mostly of 10 ms.
+    /// The processor time so far, of all threads and children, in user and kernel mode. The kernel counts in ticks, mostly
+    /// of 10 ms.
     ///
     /// # Errors
     ///
@@ -82,7 +82,7 @@ impl Process {
         Ok(Duration::from_secs_f64(ticks as f64 / clock_ticks_per_second() as f64))
     }
 
-    /// Megabytes it holds now.
+    /// The resident memory in megabytes.
     ///
     /// # Errors
     ///
@@ -105,10 +105,10 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for BenchProcess {
     fn drop(&mut self) {
-        // Errors mean that it has ended already, and then there is nothing left to do.
-        if self.stop == Stop::Terminate && matches!(self.is_alive(), Ok(true)) {
+        // An error means that it has ended already.
+        if self.stop == StopMode::Terminate && matches!(self.is_alive(), Ok(true)) {
             let _ = self.terminate();
         }
         let _ = self.child.kill();
@@ -116,8 +116,8 @@ impl Drop for Process {
     }
 }
 
-/// Ends this process when its parent does: the parent holds the other end of standard input, which
-/// closes however the parent ends.
+/// Ends this process with its parent: the parent holds the other end of standard input, which closes when the parent
+/// ends for any reason.
 pub fn end_with_parent() {
     thread::spawn(|| {
         let ended = io::stdin().read_to_end(&mut Vec::new());
@@ -128,8 +128,8 @@ pub fn end_with_parent() {
 /// Processor time of a process by `/proc/ID/stat`.
 fn ticks(id: u32) -> Result<u64> {
     let stat = fs::read_to_string(format!("/proc/{id}/stat"))?;
-    // The name, in parentheses, may have spaces of its own. After it come the fields from the third
-    // on; those of time are the 14th and the 15th.
+    // The name, in parentheses, may contain spaces. The fields after it begin with the third; processor times are the
+    // 14th and the 15th.
     let (_, fields) = stat.rsplit_once(')').context("no name in stat")?;
     let times = fields.split_whitespace().skip(11).take(2);
     times.map(|ticks| Ok(ticks.parse::<u64>()?)).sum()
@@ -139,13 +139,13 @@ fn ticks(id: u32) -> Result<u64> {
 mod tests {
     use super::*;
 
-    fn shell(script: &str, stop: Stop) -> Process {
-        Process::start(Command::new("sh").args(["-c", script]), stop).unwrap()
+    fn shell(script: &str, stop: StopMode) -> BenchProcess {
+        BenchProcess::start(Command::new("sh").args(["-c", script]), stop).unwrap()
     }
 
     #[test]
     fn the_time_of_children_counts() {
-        let busy = shell("(while :; do :; done) & wait", Stop::Kill);
+        let busy = shell("(while :; do :; done) & wait", StopMode::Kill);
         let id = busy.child.id();
         let children = || fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
         while busy.cpu().unwrap() < Duration::from_millis(50) {
@@ -164,7 +164,7 @@ mod tests {
             ready = ready.display(),
             ended = ended.display()
         );
-        let process = shell(&script, Stop::Terminate);
+        let process = shell(&script, StopMode::Terminate);
         while !ready.exists() {
             thread::sleep(Duration::from_millis(5));
         }

@@ -1,17 +1,17 @@
-//! A request as bytes, made once; only its key changes.
+//! A request as bytes. It is built once, and only its key changes.
 
-/// Where keys are written into.
+/// The placeholder for keys.
 pub const BLANK: &str = "AAAAAAAAAAAAAAAAAAAAAA";
 
-/// The bytes of a request, and of the answer it should get.
+/// The bytes of a request, and of the expected answer.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct LoadRequest {
     bytes: Vec<u8>,
     keys: Vec<usize>,
     answer: Vec<u8>,
 }
 
-impl Request {
+impl LoadRequest {
     /// `GET path`.
     pub fn get(path: &str, answer: &str) -> Self {
         Self::new(&format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n"), answer)
@@ -32,7 +32,7 @@ impl Request {
         Self { bytes: text.into(), keys, answer: answer.into() }
     }
 
-    /// The request with key number `n`. Numbers count up, keys are spread out.
+    /// The request with key number `n`. Consecutive numbers give very different keys.
     pub fn numbered(&mut self, n: u64) -> &[u8] {
         let key = letters(spread_out(n));
         for &at in &self.keys {
@@ -41,7 +41,7 @@ impl Request {
         &self.bytes
     }
 
-    /// The body that the server has to answer with.
+    /// The expected body.
     pub fn answer(&self) -> &[u8] {
         &self.answer
     }
@@ -56,7 +56,7 @@ fn letters(key: u64) -> [u8; 16] {
     })
 }
 
-/// One to one, so that no two numbers share a key.
+/// A bijection, so that no two numbers share a key.
 fn spread_out(n: u64) -> u64 {
     let n = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (n ^ (n >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93)
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn a_key_goes_into_every_blank() {
         let headers = format!("cookie: session={BLANK}\r\nidempotency-key: {BLANK}\r\n");
-        let mut request = Request::post("/orders", &headers, "{}", "{}");
+        let mut request = LoadRequest::post("/orders", &headers, "{}", "{}");
         let text = String::from_utf8(request.numbered(7).to_vec()).unwrap();
         let key = text.split("idempotency-key: ").nth(1).unwrap().split("\r\n").next().unwrap();
         assert_eq!(key.len(), BLANK.len());

@@ -1,4 +1,4 @@
-//! The cache: a hit beside the memory store, a miss beside the store behind it.
+//! The cache: a hit compared with the memory store, a miss compared with the store behind the cache.
 
 use std::time::Instant;
 
@@ -10,19 +10,19 @@ use crate::callers::{claim, cycle, granted, replayed};
 
 /// How much to measure.
 #[derive(clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct CachedBenchOptions {
     /// Runs of each side, taken in turns.
     #[arg(long, default_value_t = 9)]
     repeats: usize,
     /// Calls of each run.
     #[arg(long, default_value_t = 500_000)]
     calls: u64,
-    /// Keys that are done.
+    /// Completed keys.
     #[arg(long, default_value_t = 10_000)]
     keys: u64,
 }
 
-pub(crate) async fn run(options: &Options) -> Result<()> {
+pub(crate) async fn run(options: &CachedBenchOptions) -> Result<()> {
     let (bare, behind) = (MemoryStore::new(), MemoryStore::new());
     let cached = Cached::new(behind, 100_000);
     for i in 0..options.keys {
@@ -38,7 +38,7 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
     report("replay, memory store", "hit of the cache", &mut memory, &mut hits, None);
     let (mut bare_misses, mut misses) = (Vec::new(), Vec::new());
     for _ in 0..options.repeats {
-        // Behind the cache is the same kind of store: the difference is the cache's own.
+        // The store behind the cache is of the same kind: the difference is the cost of the cache.
         let (one, other) = (MemoryStore::new(), Cached::new(MemoryStore::new(), 100_000));
         bare_misses.push(options.claims(&one).await?);
         misses.push(options.claims(&other).await?);
@@ -47,7 +47,7 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-impl Options {
+impl CachedBenchOptions {
     /// Nanoseconds of a replay.
     async fn replays(&self, store: &impl Store) -> Result<f64> {
         let started = Instant::now();

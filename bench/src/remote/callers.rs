@@ -1,4 +1,4 @@
-//! Callers of a store, each with one call at a time.
+//! Concurrent callers of a store, each with one call at a time.
 
 use std::{
     sync::{
@@ -15,29 +15,29 @@ use semel_core::{
 };
 use tokio::task::JoinSet;
 
-/// What each caller does over and over.
+/// What each caller repeats.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Shape {
     /// Claims a new key.
     Claims,
     /// Claims a new key and records a 300-byte outcome: two calls.
     Cycles,
-    /// Asks again for a key that is done.
+    /// Claims a completed key, which is replayed.
     Replays,
 }
 
-/// So many callers for so long.
+/// The size of a load.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Load {
+pub(crate) struct RemoteLoad {
     pub(crate) callers: usize,
     pub(crate) time: Duration,
     pub(crate) shape: Shape,
 }
 
-impl Load {
-    /// Calls per second, a cycle being two.
+impl RemoteLoad {
+    /// Calls per second. A cycle is two calls.
     pub(crate) async fn run(self, store: &(impl Store + Clone)) -> Result<f64> {
-        // A run of its own has keys of its own.
+        // Every run has new keys.
         let next = Arc::new(AtomicU64::new(rand::random::<u64>() >> 1));
         let done = claim(next.fetch_add(1, Relaxed));
         if self.shape == Shape::Replays {
@@ -76,7 +76,7 @@ impl Load {
     }
 }
 
-/// Without labels, as where redaction is on: the raw side writes none either.
+/// Without labels, as with redaction: the raw side writes none either.
 pub(crate) fn claim(i: u64) -> ClaimRequest {
     let key = KeyHash::from_bytes(spread_out::<32>(i));
     ClaimRequest { key, ..request(i, LabelPolicy::Redact) }
@@ -99,6 +99,6 @@ pub(crate) async fn cycle(store: &impl Store, request: &ClaimRequest) -> Result<
 pub(crate) async fn replayed(store: &impl Store, request: &ClaimRequest) -> Result<()> {
     match store.claim(request).await? {
         Claim::Replay(_) => Ok(()),
-        answer => bail!("a key that is done was answered {answer:?}"),
+        answer => bail!("a completed key was answered {answer:?}"),
     }
 }

@@ -1,5 +1,5 @@
-//! The inbox beside the same business transaction without it, one event at a time and 500 at once, and a
-//! partition that is dropped beside the delete it replaces.
+//! The inbox compared with the same business transaction without it, one event at a time and 500 at once; and a dropped
+//! partition compared with the delete that it replaces.
 
 use std::time::{Duration, Instant};
 
@@ -11,9 +11,9 @@ use semel_inbox::{Done, InboxEvent, InboxPool, InboxVariant, PgInbox};
 use sqlx::{PgPool, postgres::PgPoolOptions};
 use tokio_postgres::NoTls;
 
-/// How much to measure, and where.
+/// The options of the benchmark.
 #[derive(clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct InboxBenchOptions {
     /// The server. Tables are made in a schema of their own, and dropped at the end.
     #[arg(long)]
     url: String,
@@ -50,7 +50,7 @@ const ROW: &str = "INSERT INTO inbox_bench.bare (consumer, event_id, event_type)
 const BARE: &str = "INSERT INTO inbox_bench.bare (consumer, event_id, event_type) \
     SELECT 'bench', id, 'UserRegistered' FROM unnest($1::text[]) AS id ON CONFLICT DO NOTHING";
 
-pub(crate) async fn run(options: &Options) -> Result<()> {
+pub(crate) async fn run(options: &InboxBenchOptions) -> Result<()> {
     let pool = options.deadpool()?;
     let client = pool.get().await?;
     client.batch_execute(TABLES).await?;
@@ -66,7 +66,7 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-impl Options {
+impl InboxBenchOptions {
     fn deadpool(&self) -> Result<Pool> {
         let manager = Manager::new(self.url.parse()?, NoTls);
         Ok(Pool::builder(manager).max_size(SINGLES + 1).build()?)
@@ -106,7 +106,7 @@ impl Options {
         Ok(())
     }
 
-    /// Events per second of so many callers.
+    /// Events per second with this many callers.
     async fn rate(
         &self,
         callers: usize,
@@ -135,7 +135,7 @@ impl Options {
         };
         let long = builder(20 * day).build().await?;
         let old = client.query_one("SELECT (current_date - 15)::text", &[]).await?;
-        // Its partition is made for it.
+        // The inbox creates the partition for it.
         let old = InboxEvent::new("first", "t")?.occurred_on(old.get::<_, &str>(0))?;
         long.process(&old, async |_, _| Ok(())).await?;
         let rows = self.rows;
@@ -193,7 +193,7 @@ async fn bare(pool: &Pool) -> Result<()> {
     Ok(tx.commit().await?)
 }
 
-/// The least that an inbox can do: a row more, without an answer to who asks again.
+/// The least that an inbox can do: one more row, and no reply to duplicates.
 async fn by_hand(pool: &Pool) -> Result<()> {
     let mut client = pool.get().await?;
     let tx = client.transaction().await?;

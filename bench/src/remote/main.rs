@@ -1,5 +1,5 @@
-//! `cargo xtask bench redis|postgres|nats|inbox|cached`: a store on a server beside what the server itself can do, in
-//! one run.
+//! `cargo xtask bench redis|postgres|nats|inbox|cached`: stores on a server, compared in one run with what the server
+//! itself can do.
 
 mod cached;
 mod callers;
@@ -12,35 +12,35 @@ mod waking;
 
 use clap::Parser;
 
-/// As in the command `semel`.
+/// The same allocator as in the command `semel`.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// What to measure.
 #[derive(Parser)]
-enum Bench {
+enum RemoteBench {
     /// The Redis store beside redis-benchmark.
-    Redis(redis::Options),
+    Redis(redis::RedisBenchOptions),
     /// The PostgreSQL store beside pgbench and a bare batch insert.
-    Postgres(postgres::Options),
+    Postgres(postgres::PostgresBenchOptions),
     /// The NATS store beside plain publishes.
-    Nats(nats::Options),
+    Nats(nats::NatsBenchOptions),
     /// The inbox beside the same transaction without it.
-    Inbox(inbox::Options),
+    Inbox(inbox::InboxBenchOptions),
     /// The cache: a hit beside the memory store, a miss beside the store behind it.
-    Cached(cached::Options),
+    Cached(cached::CachedBenchOptions),
 }
 
 fn main() -> anyhow::Result<()> {
-    // Callers on one thread, and a core for the server.
+    // One thread for the callers leaves a core to the server.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        match Bench::parse() {
-            Bench::Redis(options) => redis::run(&options).await,
-            Bench::Postgres(options) => postgres::run(&options).await,
-            Bench::Nats(options) => nats::run(&options).await,
-            Bench::Inbox(options) => inbox::run(&options).await,
-            Bench::Cached(options) => cached::run(&options).await,
+        match RemoteBench::parse() {
+            RemoteBench::Redis(options) => redis::run(&options).await,
+            RemoteBench::Postgres(options) => postgres::run(&options).await,
+            RemoteBench::Nats(options) => nats::run(&options).await,
+            RemoteBench::Inbox(options) => inbox::run(&options).await,
+            RemoteBench::Cached(options) => cached::run(&options).await,
         }
     })
 }

@@ -1,5 +1,4 @@
-//! The NATS store beside plain publishes to a stream of the same kind, each with its acknowledgement, and as
-//! many in flight.
+//! The NATS store compared with plain publishes to a stream of the same kind, each acknowledged, and as many in flight.
 
 use std::{
     sync::{
@@ -20,26 +19,26 @@ use semel_store_nats::NatsStore;
 use tokio::task::JoinSet;
 
 use crate::{
-    callers::{Load, Shape, claim, cycle, replayed},
+    callers::{RemoteLoad, Shape, claim, cycle, replayed},
     waking,
 };
 
-/// How much to measure, and where.
+/// The options of the benchmark.
 #[derive(clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct NatsBenchOptions {
     /// The server; a bucket `bench` and a stream `plain` are made there, and emptied before each run.
     #[arg(long)]
     url: String,
-    /// Runs of each side, taken in turns: each of ours stands beside the two around it.
+    /// Runs of each side, taken in turns. Each run of the store is compared with the two runs around it.
     #[arg(long, default_value_t = 9)]
     repeats: usize,
     /// Milliseconds of each run.
     #[arg(long, default_value_t = 500)]
     millis: u64,
-    /// Only let so many callers loose, for a profile.
+    /// Only run this many callers on the store, for a profile.
     #[arg(long, hide = true)]
     only: Option<usize>,
-    /// And let them publish, with or without the headers of a claim, instead.
+    /// With `--callers`: publish instead, with or without the headers of a claim.
     #[arg(long, hide = true)]
     headed: Option<bool>,
     /// Calls of each run of the cache.
@@ -47,10 +46,10 @@ pub(crate) struct Options {
     calls: u64,
 }
 
-/// What, by how many, doing what, and the goal as a number and as text.
-type Row = (&'static str, usize, Shape, Option<(f64, &'static str)>);
+/// Name, callers, operation, and the goal as a number and as text.
+type NatsRow = (&'static str, usize, Shape, Option<(f64, &'static str)>);
 
-const ROWS: [Row; 6] = [
+const ROWS: [NatsRow; 6] = [
     ("claims, 64 callers", 64, Shape::Claims, None),
     ("claims, 2048 callers", 2048, Shape::Claims, Some((85.0, "≥ 85 %"))),
     ("cycles, 64 callers", 64, Shape::Cycles, None),
@@ -59,18 +58,18 @@ const ROWS: [Row; 6] = [
     ("replays, 2048 callers", 2048, Shape::Replays, None),
 ];
 
-/// Keys that are done, for the cache.
+/// Completed keys for the cache.
 const KEYS: u64 = 10_000;
 
-pub(crate) async fn run(options: &Options) -> Result<()> {
+pub(crate) async fn run(options: &NatsBenchOptions) -> Result<()> {
     let store = options.store().await?;
-    let plain = Plain::open(options.url.clone()).await?;
+    let plain = PlainPublisher::open(options.url.clone()).await?;
     if let Some(callers) = options.only {
         let time = Duration::from_millis(options.millis);
         plain.empty("KV_bench", Some("$KV.bench.semel.k.>")).await?;
         let rate = match options.headed {
             Some(headed) => plain.rate(callers, time, headed).await?,
-            None => Load { callers, time, shape: Shape::Claims }.run(&store).await?,
+            None => RemoteLoad { callers, time, shape: Shape::Claims }.run(&store).await?,
         };
         println!("{rate:.0} calls/s");
         return Ok(());
@@ -78,7 +77,7 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
     for row in ROWS {
         options.beside(&plain, row, &store).await?;
     }
-    // What the server takes for headers and for telling of every write, whoever the client is.
+    // What headers and a consumer of every write cost the server, without the store.
     let row = ("publishes with a claim's headers, 2048", 2048, Shape::Claims, None);
     options.beside(&plain, row, &Headed(plain.clone())).await?;
     let row = ("claims while a cache listens, 2048", 2048, Shape::Claims, None);
@@ -91,39 +90,39 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
 }
 
 /// A side whose rate is measured.
-trait Side {
-    async fn rate(&self, load: Load) -> Result<f64>;
+trait NatsSide {
+    async fn rate(&self, load: RemoteLoad) -> Result<f64>;
 }
 
-impl<S: Store + Clone> Side for S {
-    async fn rate(&self, load: Load) -> Result<f64> {
+impl<S: Store + Clone> NatsSide for S {
+    async fn rate(&self, load: RemoteLoad) -> Result<f64> {
         load.run(self).await
     }
 }
 
 /// Plain publishes with the headers of a claim.
-struct Headed(Plain);
+struct Headed(PlainPublisher);
 
-impl Side for Headed {
-    async fn rate(&self, Load { callers, time, .. }: Load) -> Result<f64> {
+impl NatsSide for Headed {
+    async fn rate(&self, RemoteLoad { callers, time, .. }: RemoteLoad) -> Result<f64> {
         self.0.rate(callers, time, true).await
     }
 }
 
-impl Options {
-    /// One row: a side in turns with plain publishes.
+impl NatsBenchOptions {
+    /// Measures one row: a side in turns with plain publishes.
     async fn beside(
         &self,
-        plain: &Plain,
-        (what, callers, shape, goal): Row,
-        side: &impl Side,
+        plain: &PlainPublisher,
+        (what, callers, shape, goal): NatsRow,
+        side: &impl NatsSide,
     ) -> Result<()> {
         let (mut rates, mut ratios, mut limits) = (Vec::new(), Vec::new(), Vec::new());
         let time = Duration::from_millis(self.millis);
         let mut before = plain.rate(callers, time, false).await?;
         for _ in 0..self.repeats {
             plain.empty("KV_bench", Some("$KV.bench.semel.k.>")).await?;
-            let rate = side.rate(Load { callers, time, shape }).await?;
+            let rate = side.rate(RemoteLoad { callers, time, shape }).await?;
             let after = plain.rate(callers, time, false).await?;
             rates.push(rate);
             ratios.push(200.0 * rate / (before + after));
@@ -142,14 +141,14 @@ impl Options {
         Ok(NatsStore::connect(&format!("{}/bench", self.url)).await?)
     }
 
-    /// Duplicates whose outcome the cache has, beside the memory store's replays.
+    /// Duplicates that the cache answers, compared with replays of the memory store.
     async fn cache(&self, store: &NatsStore) -> Result<()> {
         let (memory, cached) = (MemoryStore::new(), Cached::new(store.clone(), 100_000));
         for i in 0..KEYS {
             cycle(&memory, &claim(i)).await?;
             let _ = cycle(&cached, &claim(i)).await;
         }
-        // News of what was just recorded are still on their way.
+        // Messages of the change feed about recent completions are still under way.
         tokio::time::sleep(Duration::from_secs(1)).await;
         for i in 0..KEYS {
             replayed(&cached, &claim(i)).await?;
@@ -176,11 +175,11 @@ impl Options {
     }
 }
 
-/// A client of our own, without a store. Its connection is where the store's is.
+/// A plain client without a store. Its connection is on the same runtime as that of the store.
 #[derive(Clone)]
-struct Plain(Client);
+struct PlainPublisher(Client);
 
-impl Plain {
+impl PlainPublisher {
     async fn open(url: String) -> Result<Self> {
         let client =
             background::handle().spawn(async move { async_nats::connect(url).await }).await??;
@@ -197,13 +196,13 @@ impl Plain {
         Ok(())
     }
 
-    /// All runs begin alike: a stream with more messages is slower.
+    /// Empties the stream: a stream with more messages is slower, and all runs have to begin alike.
     async fn empty(&self, stream: &str, filter: Option<&str>) -> Result<()> {
         let body = filter.map_or_else(String::new, |it| format!(r#"{{"filter":"{it}"}}"#));
         self.ask(&format!("STREAM.PURGE.{stream}"), body).await
     }
 
-    /// Publishes per second, with a value as long as ours under a subject as long as ours.
+    /// Publishes per second, with values and subjects as long as those of the store.
     async fn rate(&self, callers: usize, time: Duration, headed: bool) -> Result<f64> {
         self.empty("plain", None).await?;
         let next = Arc::new(AtomicU64::new(rand::random::<u64>() >> 1));

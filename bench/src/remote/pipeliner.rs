@@ -1,5 +1,5 @@
-//! What an own pipeliner would bring: the bare claim by the shortest way there is. One connection, one
-//! write for all that wait, and replies that are counted instead of parsed.
+//! What a pipeliner of our own would gain: bare claims over one connection, with one write for all waiting commands, and
+//! replies that are counted instead of parsed.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use tokio::{
 /// The reply to a first claim.
 const NIL: &[u8] = b"$-1\r\n";
 
-type Asked = (Vec<u8>, oneshot::Sender<()>);
+type PipelinedCall = (Vec<u8>, oneshot::Sender<()>);
 
 /// Claims per second.
 pub(crate) async fn run(port: u16, callers: usize, time: Duration) -> Result<f64> {
@@ -66,7 +66,7 @@ fn command() -> Vec<u8> {
 }
 
 async fn write(
-    mut queue: mpsc::UnboundedReceiver<Asked>,
+    mut queue: mpsc::UnboundedReceiver<PipelinedCall>,
     mut writer: OwnedWriteHalf,
     sent: mpsc::UnboundedSender<oneshot::Sender<()>>,
 ) -> Result<()> {

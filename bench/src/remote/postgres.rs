@@ -1,5 +1,5 @@
-//! The PostgreSQL store beside pgbench, which inserts the same columns one by one, and beside a bare insert
-//! of a thousand of them at once.
+//! The PostgreSQL store compared with pgbench, which inserts the same columns row by row, and with a bare insert of a
+//! thousand rows at once.
 
 use std::{
     io::Write,
@@ -16,13 +16,13 @@ use semel_store_postgres::{PostgresStore, PostgresStoreBuilder};
 use tokio_postgres::{Client, NoTls, types::ToSql};
 
 use crate::{
-    callers::{Load, Shape, claim},
+    callers::{RemoteLoad, Shape, claim},
     waking,
 };
 
-/// How much to measure, and where.
+/// The options of the benchmark.
 #[derive(clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct PostgresBenchOptions {
     /// The server. Tables are made in schemas of their own, and dropped at the end.
     #[arg(long)]
     url: String,
@@ -38,7 +38,7 @@ pub(crate) struct Options {
     /// Milliseconds of each run.
     #[arg(long, default_value_t = 2000)]
     millis: u64,
-    /// Only let so many callers claim, for a profile.
+    /// Only run this many callers that claim, for a profile.
     #[arg(long, hide = true)]
     only: Option<usize>,
 }
@@ -53,7 +53,7 @@ const CROWD: usize = 4096;
 /// Rows of the bare insert.
 const ROWS: u64 = 1000;
 
-pub(crate) async fn run(options: &Options) -> Result<()> {
+pub(crate) async fn run(options: &PostgresBenchOptions) -> Result<()> {
     let client = options.client().await?;
     client.batch_execute(&format!("DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")).await?;
     let result = options.measure(&client).await;
@@ -61,7 +61,7 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
     result
 }
 
-impl Options {
+impl PostgresBenchOptions {
     async fn measure(&self, client: &Client) -> Result<()> {
         let batched = self.builder().connections(BATCHED).connect().await?;
         let single = self.builder().connections(SINGLES).batch(1).connect().await?;
@@ -84,7 +84,7 @@ impl Options {
     ) -> Result<()> {
         let mut runs: [Vec<f64>; 6] = Default::default();
         for _ in 0..self.repeats {
-            // All tables small at the start of each side, or the last would pay for the first.
+            // All tables are emptied before each side, so that no side pays for the rows of another.
             client.batch_execute(EMPTY).await?;
             runs[0].push(self.pgbench()?);
             runs[1].push(self.load(SINGLES, Shape::Claims).run(single).await?);
@@ -100,7 +100,7 @@ impl Options {
         Ok(())
     }
 
-    /// Ten thousand expired records at a time.
+    /// Purges ten thousand expired records at a time.
     async fn purge(&self, store: &PostgresStore) -> Result<()> {
         let brief = Span::from_millis(1);
         let mut took = Vec::new();
@@ -128,7 +128,7 @@ impl Options {
         Ok(())
     }
 
-    /// The same columns, one row at a time, by the server's own tool.
+    /// Inserts the same columns row by row with pgbench.
     fn pgbench(&self) -> Result<f64> {
         let mut script = tempfile::NamedTempFile::new()?;
         script.write_all(ONE_ROW.as_bytes())?;
@@ -150,7 +150,7 @@ impl Options {
         })
     }
 
-    /// Rows per second of inserts that ask nothing and answer nothing.
+    /// Rows per second of inserts without conditions and results.
     async fn bare_batches(&self) -> Result<f64> {
         let time = Duration::from_millis(self.millis);
         let clients = try_join_all((0..BATCHED).map(|_| self.client())).await?;
@@ -170,8 +170,8 @@ impl Options {
         Ok(rows as f64 / started.elapsed().as_secs_f64())
     }
 
-    fn load(&self, callers: usize, shape: Shape) -> Load {
-        Load { callers, time: Duration::from_millis(self.millis), shape }
+    fn load(&self, callers: usize, shape: Shape) -> RemoteLoad {
+        RemoteLoad { callers, time: Duration::from_millis(self.millis), shape }
     }
 
     fn builder(&self) -> PostgresStoreBuilder {

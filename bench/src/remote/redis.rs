@@ -1,4 +1,4 @@
-//! The Redis store beside redis-benchmark, which sends the same command with 16 in flight on each of 64
+//! The Redis store compared with redis-benchmark, which sends the same command with 16 in flight on each of 64
 //! connections.
 
 use std::{path::PathBuf, process::Command, time::Duration};
@@ -13,13 +13,13 @@ use tokio::{
 };
 
 use crate::{
-    callers::{Load, Shape},
+    callers::{RemoteLoad, Shape},
     pipeliner, waking,
 };
 
-/// How much to measure, and where.
+/// The options of the benchmark.
 #[derive(clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct RedisBenchOptions {
     /// The server; everything on it is deleted.
     #[arg(long)]
     url: String,
@@ -29,53 +29,53 @@ pub(crate) struct Options {
     /// The program redis-benchmark.
     #[arg(long)]
     benchmark: PathBuf,
-    /// Runs of each side, taken in turns: each of ours stands beside the two around it.
+    /// Runs of each side, taken in turns. Each run of the store is compared with the two runs around it.
     #[arg(long, default_value_t = 9)]
     repeats: usize,
     /// Milliseconds of each run.
     #[arg(long, default_value_t = 500)]
     millis: u64,
-    /// Only let so many callers loose, for a profile.
+    /// Only run this many callers on the store, for a profile.
     #[arg(long, hide = true)]
     only: Option<usize>,
-    /// And let them complete what they claim.
+    /// With `--callers`: complete the claimed keys too.
     #[arg(long, hide = true)]
     cycles: bool,
-    /// Connections, each with a batch in flight.
+    /// Connections. Each has one batch in flight.
     #[arg(long, default_value_t = RedisStoreBuilder::CONNECTIONS)]
     connections: usize,
-    /// Calls in a batch at most.
+    /// The largest number of calls in a batch.
     #[arg(long, default_value_t = RedisStoreBuilder::BATCH)]
     batch: usize,
 }
 
-/// What, by how many, doing what, and the goal as a number and as text.
-type Row = (&'static str, usize, Way, Option<(f64, &'static str)>);
+/// Name, callers, sender, and the goal as a number and as text.
+type RedisRow = (&'static str, usize, CommandSender, Option<(f64, &'static str)>);
 
-/// Who sends the commands.
+/// What sends the commands.
 #[derive(Clone, Copy)]
-enum Way {
+enum CommandSender {
     Store(Shape),
-    /// Nobody but a pipeliner of our own, without a store.
+    /// A bare pipeliner without a store.
     Bare,
 }
 
-const ROWS: [Row; 8] = [
-    ("claims, 64 callers", 64, Way::Store(Shape::Claims), Some((75.0, "≥ 75 %"))),
-    ("claims, 512 callers", 512, Way::Store(Shape::Claims), Some((85.0, "≥ 85 %"))),
-    ("cycles, 64 callers", 64, Way::Store(Shape::Cycles), Some((55.0, "≥ 55 %"))),
-    ("cycles, 512 callers", 512, Way::Store(Shape::Cycles), Some((55.0, "≥ 55 %"))),
-    ("replays, 64 callers", 64, Way::Store(Shape::Replays), None),
-    ("replays, 512 callers", 512, Way::Store(Shape::Replays), None),
-    ("bare pipeliner, 64 callers", 64, Way::Bare, None),
-    ("bare pipeliner, 512 callers", 512, Way::Bare, None),
+const ROWS: [RedisRow; 8] = [
+    ("claims, 64 callers", 64, CommandSender::Store(Shape::Claims), Some((75.0, "≥ 75 %"))),
+    ("claims, 512 callers", 512, CommandSender::Store(Shape::Claims), Some((85.0, "≥ 85 %"))),
+    ("cycles, 64 callers", 64, CommandSender::Store(Shape::Cycles), Some((55.0, "≥ 55 %"))),
+    ("cycles, 512 callers", 512, CommandSender::Store(Shape::Cycles), Some((55.0, "≥ 55 %"))),
+    ("replays, 64 callers", 64, CommandSender::Store(Shape::Replays), None),
+    ("replays, 512 callers", 512, CommandSender::Store(Shape::Replays), None),
+    ("bare pipeliner, 64 callers", 64, CommandSender::Bare, None),
+    ("bare pipeliner, 512 callers", 512, CommandSender::Bare, None),
 ];
 
-pub(crate) async fn run(options: &Options) -> Result<()> {
+pub(crate) async fn run(options: &RedisBenchOptions) -> Result<()> {
     let store = options.store().await?;
     if let Some(callers) = options.only {
         let shape = if options.cycles { Shape::Cycles } else { Shape::Claims };
-        let rate = options.rate(&store, callers, Way::Store(shape)).await?;
+        let rate = options.rate(&store, callers, CommandSender::Store(shape)).await?;
         println!("{rate:.0} calls/s");
         return Ok(());
     }
@@ -100,23 +100,23 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
     waking::run(store, other).await
 }
 
-impl Options {
+impl RedisBenchOptions {
     async fn store(&self) -> Result<RedisStore> {
         let builder = RedisStore::builder(&self.url);
         Ok(builder.connections(self.connections).batch(self.batch).connect().await?)
     }
 
     /// Calls per second, on an empty server.
-    async fn rate(&self, store: &RedisStore, callers: usize, way: Way) -> Result<f64> {
+    async fn rate(&self, store: &RedisStore, callers: usize, way: CommandSender) -> Result<f64> {
         self.empty().await?;
         let time = Duration::from_millis(self.millis);
         match way {
-            Way::Store(shape) => Load { callers, time, shape }.run(store).await,
-            Way::Bare => pipeliner::run(self.port, callers, time).await,
+            CommandSender::Store(shape) => RemoteLoad { callers, time, shape }.run(store).await,
+            CommandSender::Bare => pipeliner::run(self.port, callers, time).await,
         }
     }
 
-    /// All runs begin alike: a server with more keys is slower.
+    /// Empties the server: a server with more keys is slower, and all runs have to begin alike.
     async fn empty(&self) -> Result<()> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await?;
         stream.write_all(b"FLUSHALL SYNC\r\n").await?;
@@ -130,7 +130,8 @@ impl Options {
         Ok(())
     }
 
-    /// The claim as a plain command, with a key and a value as long as ours, for about as long if `rate` is near.
+    /// The rate of redis-benchmark with the claim as a plain command, and a key and a value as long as those of the store.
+    /// Takes about the time of a run if `rate` is close.
     async fn redis_benchmark(&self, rate: f64) -> Result<f64> {
         self.empty().await?;
         // The number takes up twelve bytes.

@@ -1,4 +1,4 @@
-//! How soon a waiter of another process is answered once the work is done.
+//! How soon a waiter in another process gets the outcome after the work is done.
 
 use std::time::{Duration, Instant};
 
@@ -7,10 +7,10 @@ use semel_bench::report::{latency, line, nanoseconds};
 use semel_core::{Answer, Engine, Fingerprint, Principal, Scope, Store, WorkError};
 use tokio::time::sleep;
 
-/// Operations, one after the other: a waiter each.
+/// The number of operations, one after the other, with one waiter each.
 const ROUNDS: u64 = 300;
 
-/// The owner is at one store, the waiter at the other.
+/// The owner uses one store, the waiter the other.
 pub(crate) async fn run(one: impl Store, other: impl Store) -> Result<()> {
     let engines = [Engine::builder().store(one).build()?, Engine::builder().store(other).build()?];
     let scope = Scope::new("bench", Principal::from("user-7"), "waking");

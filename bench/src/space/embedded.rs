@@ -1,5 +1,5 @@
-//! What the embedded store takes of memory and disk. Its writer allocates in a thread of its own, so
-//! memory is what the system says of the whole process.
+//! Memory and disk space of the embedded store. Its writer allocates in a thread of its own, so the memory of the whole
+//! process is measured.
 
 use std::{fs, os::unix::fs::MetadataExt, path::PathBuf, sync::Arc};
 
@@ -52,7 +52,7 @@ async fn fill(store: &EmbeddedStore, keys: u64) -> Result<()> {
     Ok(())
 }
 
-/// Memory of this process that is not a file's, in bytes.
+/// The anonymous resident memory of this process in bytes.
 fn resident() -> Result<u64> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find(|line| line.starts_with("RssAnon:"));

@@ -1,4 +1,4 @@
-//! `cargo xtask bench NAME`: what semel takes in memory, allocation by allocation.
+//! `cargo xtask bench NAME`: the memory that semel takes, counted by allocation.
 
 mod embedded;
 
@@ -8,17 +8,17 @@ use allocation_counter::measure;
 use anyhow::Result;
 use clap::Parser;
 use semel_bench::{
-    load::{call, claim_and_complete, keys, roomy},
+    load::{call, claim_and_complete, keys, with_capacity},
     report::line,
 };
 use semel_core::{Engine, LabelPolicy};
 
-/// What to measure. Takes the options of the other half, and needs one of them.
+/// The benchmark to run. Accepts the options of the program `time`, and uses one of them.
 #[derive(Parser)]
-enum Bench {
-    /// The memory store and the engine on top of it.
+enum SpaceBench {
+    /// The memory store and the engine over it.
     Memory {
-        /// Records to hold.
+        /// The number of records.
         #[arg(long, default_value_t = 1_000_000)]
         keys: u64,
         #[arg(long, hide = true)]
@@ -28,18 +28,18 @@ enum Bench {
     },
     /// The embedded store.
     Embedded {
-        /// Records to hold.
+        /// The number of records.
         #[arg(long, default_value_t = 1_000_000)]
         keys: u64,
         #[arg(long, hide = true)]
         repeats: Option<usize>,
         #[arg(long, hide = true)]
         millis: Option<u64>,
-        /// Where to write; a temporary folder if not given.
+        /// The folder to write to. Default: a temporary folder.
         #[arg(long)]
         folder: Option<PathBuf>,
     },
-    /// Nothing: the batcher keeps nothing.
+    /// Nothing: the batcher keeps no records.
     #[command(hide = true)]
     Batcher {
         #[arg(long)]
@@ -50,16 +50,16 @@ enum Bench {
 }
 
 fn main() -> Result<()> {
-    match Bench::parse() {
-        Bench::Memory { keys, .. } => memory(keys),
-        Bench::Embedded { keys, folder, .. } => embedded::run(keys, folder),
-        Bench::Batcher { .. } => Ok(()),
+    match SpaceBench::parse() {
+        SpaceBench::Memory { keys, .. } => memory(keys),
+        SpaceBench::Embedded { keys, folder, .. } => embedded::run(keys, folder),
+        SpaceBench::Batcher { .. } => Ok(()),
     }
 }
 
 fn memory(keys: u64) -> Result<()> {
     for (labels, what) in [(LabelPolicy::Keep, "with labels"), (LabelPolicy::Redact, "without")] {
-        let memory = roomy(keys);
+        let memory = with_capacity(keys);
         let fill = || (0..keys).for_each(|i| claim_and_complete(&memory, i, labels));
         let bytes = measure(fill).bytes_current as f64 / keys as f64;
         let what = format!("bytes per record, {what}");
@@ -71,7 +71,7 @@ fn memory(keys: u64) -> Result<()> {
 fn allocations() -> Result<()> {
     const CALLS: u64 = 1000;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let engine = Engine::builder().store(roomy(CALLS)).build()?;
+    let engine = Engine::builder().store(with_capacity(CALLS)).build()?;
     for what in ["first run", "replay"] {
         let keys = keys(CALLS);
         let calls = async {

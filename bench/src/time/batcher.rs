@@ -1,4 +1,4 @@
-//! The auto-batcher beside the usual way: a channel, and a oneshot per call.
+//! The auto-batcher compared with the usual way: a channel, and a oneshot per call.
 
 use std::{
     thread,
@@ -14,9 +14,9 @@ use tokio::{
     sync::{mpsc, oneshot},
 };
 
-/// How much to measure.
+/// The options of the benchmark.
 #[derive(clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct BatcherBenchOptions {
     /// Runs of each side, taken in turns.
     #[arg(long, default_value_t = 5)]
     repeats: usize,
@@ -25,11 +25,11 @@ pub(crate) struct Options {
     millis: u64,
 }
 
-/// What the worker's trip costs.
+/// The simulated round trip of the worker.
 const TRIPS: [(&str, Duration); 2] =
     [("no trip", Duration::ZERO), ("trip of 100 µs", Duration::from_micros(100))];
 
-pub(crate) fn run(options: &Options) -> Result<()> {
+pub(crate) fn run(options: &BatcherBenchOptions) -> Result<()> {
     println!("calls per second through a worker thread, both sides in turns\n");
     let time = Duration::from_millis(options.millis);
     for (what, trip) in TRIPS {
@@ -93,7 +93,7 @@ fn through_channel(callers: usize, time: Duration, trip: Duration) -> Result<f64
     Ok(rate)
 }
 
-/// Calls per second of so many callers, one call after the other each.
+/// Calls per second of concurrent callers, each of which makes one call after the other.
 fn load(callers: usize, time: Duration, call: impl AsyncFn(u64) -> bool) -> Result<f64> {
     let runtime = Builder::new_current_thread().build()?;
     let started = Instant::now();

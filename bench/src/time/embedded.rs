@@ -1,4 +1,4 @@
-//! The embedded store beside a bare log: the same bytes, synced as often, and nothing else.
+//! The embedded store compared with a bare log: the same bytes, synced as often, and nothing else.
 
 use std::{
     path::Path,
@@ -7,16 +7,16 @@ use std::{
 
 use anyhow::{Result, ensure};
 use semel_bench::{
-    durable::{Load, RawLog, describe, fill, percent, read_all, replays as replays_key},
+    durable::{DurableLoad, RawLog, describe, fill, percent, read_all, replays as replays_key},
     report::{latency, line, nanoseconds, spread},
 };
 use semel_core::{ManualClock, Store};
 use semel_store_embedded::{EmbeddedStore, EmbeddedStoreBuilder};
 
-/// How much to measure.
+/// The options of the benchmark.
 #[derive(clap::Args)]
-pub(crate) struct Options {
-    /// Keys that are there before anything is measured.
+pub(crate) struct EmbeddedBenchOptions {
+    /// Keys that exist before anything is measured.
     #[arg(long, default_value_t = 1_000_000)]
     keys: u64,
     /// Runs of each side, taken in turns.
@@ -25,15 +25,15 @@ pub(crate) struct Options {
     /// Milliseconds of each run.
     #[arg(long, default_value_t = 2000)]
     millis: u64,
-    /// Where to write; a temporary folder if not given.
+    /// The folder to write to. Default: a temporary folder.
     #[arg(long)]
     folder: Option<std::path::PathBuf>,
-    /// Only let so many callers loose on the store, for a profile.
+    /// Only run this many callers on the store, for a profile.
     #[arg(long, hide = true)]
     only: Option<usize>,
 }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
+pub(crate) fn run(options: &EmbeddedBenchOptions) -> Result<()> {
     let folder = match &options.folder {
         Some(folder) => tempfile::tempdir_in(folder)?,
         None => tempfile::tempdir()?,
@@ -44,7 +44,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let builder = || EmbeddedStore::builder(&path).clock(clock.clone());
     let store = builder().open()?;
     if let Some(callers) = options.only {
-        let load = Load { callers, time: Duration::from_millis(options.millis), first: 0 };
+        let load = DurableLoad { callers, time: Duration::from_millis(options.millis), first: 0 };
         describe(&format!("{callers} callers, store"), &mut [load.run(&store)?]);
         return Ok(());
     }
@@ -67,13 +67,13 @@ fn group_commit(
     store: &EmbeddedStore,
     callers: usize,
     next: &mut u64,
-    options: &Options,
+    options: &EmbeddedBenchOptions,
 ) -> Result<()> {
     let time = Duration::from_millis(options.millis);
     let (mut bare, mut ours) = (Vec::new(), Vec::new());
     for _ in 0..options.repeats {
-        bare.push(Load { callers, time, first: *next }.run(raw)?);
-        ours.push(Load { callers, time, first: *next }.run(store)?);
+        bare.push(DurableLoad { callers, time, first: *next }.run(raw)?);
+        ours.push(DurableLoad { callers, time, first: *next }.run(store)?);
         *next += bare[bare.len() - 1].keys.max(ours[ours.len() - 1].keys);
     }
     let (ratio, low, high) = percent(&ours, &bare);
@@ -85,8 +85,8 @@ fn group_commit(
     Ok(())
 }
 
-/// Claims of completed keys, which touch no disk but its cache.
-fn replays(store: &EmbeddedStore, options: &Options) -> Result<()> {
+/// Claims of completed keys, which read from the page cache at most.
+fn replays(store: &EmbeddedStore, options: &EmbeddedBenchOptions) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let mut histogram = nanoseconds();
     runtime.block_on(async {
@@ -121,7 +121,7 @@ fn purge(raw: &RawLog, store: &EmbeddedStore, clock: &ManualClock) -> Result<()>
     Ok(())
 }
 
-/// Opens the folder again, beside reading its bytes.
+/// Opens the folder again, compared with reading its bytes.
 fn reopen(path: &Path, builder: impl Fn() -> EmbeddedStoreBuilder) -> Result<EmbeddedStore> {
     let (mut reads, mut opens) = (Vec::new(), Vec::new());
     let mut bytes = 0;

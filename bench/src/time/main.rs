@@ -1,4 +1,4 @@
-//! `cargo xtask bench NAME`: what semel takes in time, beside what the machine can do, in one run.
+//! `cargo xtask bench NAME`: the time that semel takes, compared in one run with what the machine can do.
 
 mod batcher;
 mod embedded;
@@ -6,21 +6,21 @@ mod memory;
 
 use clap::Parser;
 
-/// What to measure.
+/// The benchmark to run.
 #[derive(Parser)]
-enum Bench {
+enum TimeBench {
     /// The memory store beside a plain sharded map.
-    Memory(memory::Options),
+    Memory(memory::MemoryBenchOptions),
     /// The embedded store beside a bare log with the same bytes.
-    Embedded(embedded::Options),
+    Embedded(embedded::EmbeddedBenchOptions),
     /// The auto-batcher beside a channel.
-    Batcher(batcher::Options),
+    Batcher(batcher::BatcherBenchOptions),
 }
 
 fn main() -> anyhow::Result<()> {
-    match Bench::parse() {
-        Bench::Memory(options) => memory::run(&options),
-        Bench::Embedded(options) => embedded::run(&options),
-        Bench::Batcher(options) => batcher::run(&options),
+    match TimeBench::parse() {
+        TimeBench::Memory(options) => memory::run(&options),
+        TimeBench::Embedded(options) => embedded::run(&options),
+        TimeBench::Batcher(options) => batcher::run(&options),
     }
 }

@@ -1,4 +1,4 @@
-//! The memory store beside a plain sharded map, and the engine on top of it.
+//! The memory store compared with a plain sharded map, and the engine over it.
 
 mod map;
 mod throughput;
@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use hdrhistogram::Histogram;
 use semel_bench::{
-    load::{call, claim_and_complete, keys, now, request, roomy},
+    load::{call, claim_and_complete, keys, now, request, with_capacity},
     report::{latency, line, nanoseconds, spread},
 };
 use semel_core::{Claim, Engine, LabelPolicy, ManualClock, MemoryStore, Policy, Store};
 
-/// How much to measure.
+/// The options of the benchmark.
 #[derive(clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct MemoryBenchOptions {
     /// Keys per throughput run.
     #[arg(long, default_value_t = 1_000_000)]
     keys: u64,
@@ -25,12 +25,12 @@ pub(crate) struct Options {
     /// Calls per latency histogram.
     #[arg(long, default_value_t = 200_000)]
     calls: u64,
-    /// Only fill one side, and print its rate.
+    /// Only fill one side and print its rate.
     #[arg(long, hide = true)]
-    side: Option<throughput::Side>,
+    side: Option<throughput::MemorySide>,
 }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
+pub(crate) fn run(options: &MemoryBenchOptions) -> Result<()> {
     if let Some(side) = options.side {
         println!("{}", side.fill(options.keys)?);
         return Ok(());
@@ -42,8 +42,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     engine(options)
 }
 
-fn store_replay(options: &Options) -> Result<()> {
-    let memory = roomy(options.keys);
+fn store_replay(options: &MemoryBenchOptions) -> Result<()> {
+    let memory = with_capacity(options.keys);
     (0..options.keys).for_each(|i| claim_and_complete(&memory, i, LabelPolicy::Keep));
     let mut histogram = nanoseconds();
     for _ in 0..options.calls {
@@ -75,10 +75,10 @@ fn purge() -> Result<()> {
     Ok(())
 }
 
-/// The whole way through the engine: first runs and replays.
-fn engine(options: &Options) -> Result<()> {
+/// First runs and replays through the engine.
+fn engine(options: &MemoryBenchOptions) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let store = roomy(options.calls);
+    let store = with_capacity(options.calls);
     let engine = Engine::builder().store(store).policy(Policy::api()).build()?;
     let first = runtime.block_on(calls(&engine, options.calls, false))?;
     let replay = runtime.block_on(calls(&engine, options.calls, true))?;

@@ -1,4 +1,4 @@
-//! A server, in a process of its own so that its processor time is its own.
+//! A server in a process of its own, so that its processor time can be measured alone.
 
 mod axum_idempotent;
 mod naive;
@@ -21,17 +21,17 @@ use axum::{
 use semel_bench::{http::end_with_parent, report::cpu};
 use tokio::{net::TcpListener, runtime};
 
-use crate::side::Side;
+use crate::side::ServerSide;
 
-/// Times the handler ran.
+/// How often the handler ran.
 static RUNS: AtomicU64 = AtomicU64::new(0);
 
-/// Serves on a free port, which it prints.
-pub(crate) fn run(side: Side) -> Result<()> {
+/// Serves on a free port, and prints the port.
+pub(crate) fn run(side: ServerSide) -> Result<()> {
     end_with_parent();
     let runtime = runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
-        // The layer guards the orders only: the meter is asked beside them.
+        // The layer guards orders only; the meter has a route without it.
         let app = guarded(side, Router::new().route("/orders", post(order)))?;
         let app = app.route("/meter", get(meter));
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
@@ -43,16 +43,16 @@ pub(crate) fn run(side: Side) -> Result<()> {
     })
 }
 
-fn guarded(side: Side, orders: Router) -> Result<Router> {
+fn guarded(side: ServerSide, orders: Router) -> Result<Router> {
     match side {
-        Side::Bare => Ok(orders),
-        Side::Semel => semel::guarded(orders),
-        Side::Naive => Ok(naive::guarded(orders)),
-        Side::AxumIdempotent => Ok(axum_idempotent::guarded(orders)),
+        ServerSide::Bare => Ok(orders),
+        ServerSide::Semel => semel::guarded(orders),
+        ServerSide::Naive => Ok(naive::guarded(orders)),
+        ServerSide::AxumIdempotent => Ok(axum_idempotent::guarded(orders)),
     }
 }
 
-/// The effect: it is counted, and echoes the order.
+/// The handler: it counts its runs and echoes the order.
 async fn order(order: Bytes) -> impl IntoResponse {
     RUNS.fetch_add(1, Ordering::Relaxed);
     ([(CONTENT_TYPE, "application/json")], order)

@@ -1,5 +1,5 @@
-//! What a layer cannot do with less: a key is claimed in a map, the body hashed and compared, the
-//! answer kept and replayed. No leases, no waiting, no bounds, no expiry, no principal, no metrics.
+//! The least that a layer has to do: claim the key in a map, hash and compare the body, keep and replay the answer. No
+//! leases, no waiting, no bounds, no expiry, no principal, no metrics.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -20,32 +20,32 @@ const SHARDS: usize = 64;
 
 const MAX_BODY: usize = 1 << 20;
 
-type Shard = Mutex<HashMap<HeaderValue, Record>>;
+type NaiveShard = Mutex<HashMap<HeaderValue, NaiveRecord>>;
 
-struct Map {
-    shards: Vec<Shard>,
+struct NaiveMap {
+    shards: Vec<NaiveShard>,
     hasher: RandomState,
 }
 
-struct Record {
+struct NaiveRecord {
     asked: blake3::Hash,
-    answer: Option<Answer>,
+    answer: Option<KeptAnswer>,
 }
 
 #[derive(Clone)]
-struct Answer {
+struct KeptAnswer {
     status: StatusCode,
     headers: HeaderMap,
     body: Bytes,
 }
 
 pub(super) fn guarded(orders: Router) -> Router {
-    let shards = (0..SHARDS).map(|_| Shard::default()).collect();
-    let map = Arc::new(Map { shards, hasher: RandomState::new() });
+    let shards = (0..SHARDS).map(|_| NaiveShard::default()).collect();
+    let map = Arc::new(NaiveMap { shards, hasher: RandomState::new() });
     orders.layer(from_fn_with_state(map, once))
 }
 
-async fn once(State(map): State<Arc<Map>>, request: Request, next: Next) -> Response {
+async fn once(State(map): State<Arc<NaiveMap>>, request: Request, next: Next) -> Response {
     let Some(key) = request.headers().get("idempotency-key").cloned() else {
         return next.run(request).await;
     };
@@ -61,17 +61,18 @@ async fn once(State(map): State<Arc<Map>>, request: Request, next: Next) -> Resp
     let Ok(body) = to_bytes(body, MAX_BODY).await else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
-    let answer = Answer { status: head.status, headers: head.headers.clone(), body: body.clone() };
+    let answer =
+        KeptAnswer { status: head.status, headers: head.headers.clone(), body: body.clone() };
     map.complete(&key, answer);
     Response::from_parts(head, Body::from(body))
 }
 
-impl Map {
-    /// The answer, where there is one or none may be given.
+impl NaiveMap {
+    /// The kept answer, or an error. `None` when the caller has claimed the key.
     fn claim(&self, key: &HeaderValue, asked: blake3::Hash) -> Option<Response> {
-        match self.shard(key).lock().expect("nobody panics in here").entry(key.clone()) {
+        match self.shard(key).lock().expect("no code panics under this lock").entry(key.clone()) {
             Entry::Vacant(vacant) => {
-                vacant.insert(Record { asked, answer: None });
+                vacant.insert(NaiveRecord { asked, answer: None });
                 None
             }
             Entry::Occupied(record) if record.get().asked != asked => {
@@ -84,20 +85,20 @@ impl Map {
         }
     }
 
-    fn complete(&self, key: &HeaderValue, answer: Answer) {
-        let mut shard = self.shard(key).lock().expect("nobody panics in here");
+    fn complete(&self, key: &HeaderValue, answer: KeptAnswer) {
+        let mut shard = self.shard(key).lock().expect("no code panics under this lock");
         if let Some(record) = shard.get_mut(key) {
             record.answer = Some(answer);
         }
     }
 
-    fn shard(&self, key: &HeaderValue) -> &Shard {
+    fn shard(&self, key: &HeaderValue) -> &NaiveShard {
         let hash = usize::try_from(self.hasher.hash_one(key) % SHARDS as u64);
         &self.shards[hash.expect("a remainder of 64 is small")]
     }
 }
 
-impl Answer {
+impl KeptAnswer {
     fn replayed(self) -> Response {
         let mut response = Response::new(Body::from(self.body));
         *response.status_mut() = self.status;

@@ -1,4 +1,4 @@
-//! semel as its documentation sets it up, with a store that does not fill.
+//! semel as its documentation sets it up, with a store that does not become full.
 
 use anyhow::Result;
 use axum::Router;
@@ -8,7 +8,7 @@ use semel_http::{Anonymous, IdempotencyLayer};
 /// More records than a benchmark makes.
 const MAX_RECORDS: usize = 100_000_000;
 
-/// More bytes than they take.
+/// More bytes than these records take.
 const MAX_BYTES: usize = 1 << 40;
 
 pub(super) fn guarded(orders: Router) -> Result<Router> {

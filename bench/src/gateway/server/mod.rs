@@ -1,4 +1,4 @@
-//! A side that runs: its process, its files and its port.
+//! A running side: its process, its files and its port.
 
 mod nginx;
 mod semel;
@@ -12,75 +12,81 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use semel_bench::http::{Connection, Process, Stop};
+use semel_bench::http::{BenchProcess, LoadConnection, StopMode};
 use tempfile::TempDir;
 use tokio::time::sleep;
 
-use crate::{options::Options, order::ORDER, side::Side, upstream::Upstream};
+use crate::{options::GatewayBenchOptions, order::ORDER, side::ProxySide, upstream::BenchUpstream};
 
-/// How long a proxy may take until it passes a request on.
+/// How long a proxy may take to start.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A way to the upstream that is open.
-pub(crate) struct Server {
-    pub(crate) side: Side,
+/// A running side.
+pub(crate) struct ProxyServer {
+    pub(crate) side: ProxySide,
     port: u16,
-    proxy: Option<Proxy>,
+    proxy: Option<ProxyProcess>,
 }
 
-/// The process ends before its folder does.
-struct Proxy {
-    process: Process,
+/// The process of a proxy. It ends before its folder is removed.
+struct ProxyProcess {
+    process: BenchProcess,
     folder: TempDir,
 }
 
-/// What a proxy is started with.
-struct Place<'a> {
+/// The parameters for the start of a proxy.
+struct ProxyLaunch<'a> {
     folder: &'a Path,
     port: u16,
     upstream: u16,
 }
 
-impl Server {
-    pub(crate) async fn start(side: Side, options: &Options, upstream: &Upstream) -> Result<Self> {
-        let command: fn(&Place<'_>, &Options) -> Result<Command> = match side {
-            Side::Direct => return Ok(Self { side, port: upstream.port, proxy: None }),
-            Side::Nginx => nginx::command,
-            Side::Memory => |place, options| Ok(semel::command(place, options, "memory:")),
-            Side::Embedded => |place, options| Ok(semel::command(place, options, "file:store")),
+impl ProxyServer {
+    pub(crate) async fn start(
+        side: ProxySide,
+        options: &GatewayBenchOptions,
+        upstream: &BenchUpstream,
+    ) -> Result<Self> {
+        let command: fn(&ProxyLaunch<'_>, &GatewayBenchOptions) -> Result<Command> = match side {
+            ProxySide::Direct => return Ok(Self { side, port: upstream.port, proxy: None }),
+            ProxySide::Nginx => nginx::command,
+            ProxySide::Memory => |place, options| Ok(semel::command(place, options, "memory:")),
+            ProxySide::Embedded => {
+                |place, options| Ok(semel::command(place, options, "file:store"))
+            }
         };
-        // Programs are started in their folders.
+        // Absolute, because programs are started in their folders.
         let home = fs::create_dir_all(&options.folder).and_then(|()| options.folder.canonicalize());
         let folder = tempfile::tempdir_in(home.context("no folder for the files of servers")?)?;
         let port = free_port()?;
-        let place = Place { folder: folder.path(), port, upstream: upstream.port };
+        let place = ProxyLaunch { folder: folder.path(), port, upstream: upstream.port };
         let mut command = command(&place, options)?;
         let log = File::create(folder.path().join("log"))?;
         command.current_dir(folder.path()).stdin(Stdio::null()).stdout(log.try_clone()?);
-        let stop = if side == Side::Nginx { Stop::Terminate } else { Stop::Kill };
-        let process = Process::start(command.stderr(log), stop)?;
-        let mut proxy = Proxy { process, folder };
+        let stop = if side == ProxySide::Nginx { StopMode::Terminate } else { StopMode::Kill };
+        let process = BenchProcess::start(command.stderr(log), stop)?;
+        let mut proxy = ProxyProcess { process, folder };
         proxy.answers_on(port).await.with_context(|| format!("{} does not run", side.name()))?;
         Ok(Self { side, port, proxy: Some(proxy) })
     }
 
-    /// New connections: one that was idle while others were measured may be closed.
-    pub(crate) async fn connect(&self, count: usize) -> Result<Vec<Connection>> {
+    /// Opens new connections: idle ones may have been closed while other sides were measured.
+    pub(crate) async fn connect(&self, count: usize) -> Result<Vec<LoadConnection>> {
         let mut all = Vec::with_capacity(count);
         for _ in 0..count {
-            all.push(Connection::open(self.port).await?);
+            all.push(LoadConnection::open(self.port).await?);
         }
         Ok(all)
     }
 
-    /// Processor time of the proxy so far.
+    /// The processor time of the proxy so far.
     pub(crate) fn cpu(&self) -> Result<Duration> {
         self.proxy.as_ref().map_or(Ok(Duration::ZERO), |proxy| proxy.process.cpu())
     }
 }
 
-impl Proxy {
-    /// Waits until it passes a request on.
+impl ProxyProcess {
+    /// Waits until the proxy passes a request on.
     async fn answers_on(&mut self, port: u16) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         while let Err(error) = ask(port).await {
@@ -95,7 +101,7 @@ impl Proxy {
 }
 
 async fn ask(port: u16) -> Result<()> {
-    Connection::open(port).await?.get(ORDER).await?;
+    LoadConnection::open(port).await?.get(ORDER).await?;
     Ok(())
 }
 

@@ -1,14 +1,14 @@
-//! nginx as a plain proxy: as many processes as the gateway has threads, connections kept open on
-//! both sides, and the same headers for the upstream.
+//! nginx as a plain proxy: as many processes as the gateway has threads, kept-alive connections on both sides, and the
+//! same headers for the upstream.
 
 use std::{fs, process::Command, thread};
 
 use anyhow::Result;
 
-use super::Place;
-use crate::options::Options;
+use super::ProxyLaunch;
+use crate::options::GatewayBenchOptions;
 
-pub(super) fn command(place: &Place<'_>, options: &Options) -> Result<Command> {
+pub(super) fn command(place: &ProxyLaunch<'_>, options: &GatewayBenchOptions) -> Result<Command> {
     let file = place.folder.join("nginx.conf");
     fs::write(&file, config(place, thread::available_parallelism()?.get()))?;
     let mut command = Command::new(&options.nginx);
@@ -16,8 +16,8 @@ pub(super) fn command(place: &Place<'_>, options: &Options) -> Result<Command> {
     Ok(command)
 }
 
-fn config(place: &Place<'_>, workers: usize) -> String {
-    let Place { port, upstream, .. } = place;
+fn config(place: &ProxyLaunch<'_>, workers: usize) -> String {
+    let ProxyLaunch { port, upstream, .. } = place;
     format!(
         "daemon off;
 worker_processes {workers};
@@ -44,7 +44,7 @@ http {{
         location / {{
             proxy_pass http://orders;
             proxy_http_version 1.1;
-            proxy_set_header Connection \"\";
+            proxy_set_header LoadConnection \"\";
             proxy_set_header X-Forwarded-For $remote_addr;
             proxy_set_header X-Forwarded-Proto $scheme;
             proxy_set_header X-Forwarded-Host $http_host;

@@ -1,13 +1,17 @@
-//! `semel gateway` as it comes, but for its log.
+//! `semel gateway` with its defaults, except for its log.
 
 use std::{env, process::Command};
 
-use super::Place;
-use crate::options::Options;
+use super::ProxyLaunch;
+use crate::options::GatewayBenchOptions;
 
-pub(super) fn command(place: &Place<'_>, options: &Options, store: &str) -> Command {
+pub(super) fn command(
+    place: &ProxyLaunch<'_>,
+    options: &GatewayBenchOptions,
+    store: &str,
+) -> Command {
     let mut command = Command::new(&options.semel);
-    // Settings of whoever runs the benchmark are none of its own.
+    // The environment of the benchmark must not configure it.
     for (name, _) in env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("SEMEL_"))
     {
         command.env_remove(name);

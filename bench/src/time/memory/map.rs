@@ -1,4 +1,4 @@
-//! The limit: a hash map in shards that claims and completes, and does nothing else.
+//! The limit: a sharded hash map that claims and completes, and does nothing else.
 
 use std::sync::Arc;
 
@@ -7,17 +7,17 @@ use parking_lot::Mutex;
 
 use semel_bench::load::{BODY, spread_out};
 
-type Key = [u8; 16];
-type Fingerprint = [u8; 32];
+type MapKey = [u8; 16];
+type MapFingerprint = [u8; 32];
 
-struct Slot {
-    fingerprint: Fingerprint,
+struct MapSlot {
+    fingerprint: MapFingerprint,
     _claimed_at: u64,
     body: Option<Arc<[u8]>>,
 }
 
 /// 128 locked maps.
-pub(super) struct PlainMap(Vec<Mutex<HashMap<Key, Slot, DefaultHashBuilder>>>);
+pub(super) struct PlainMap(Vec<Mutex<HashMap<MapKey, MapSlot, DefaultHashBuilder>>>);
 
 impl Default for PlainMap {
     fn default() -> Self {
@@ -30,7 +30,7 @@ impl PlainMap {
         let (key, fingerprint) = (spread_out::<16>(i), spread_out::<32>(!i));
         match self.shard(&key).lock().entry(key) {
             Entry::Vacant(vacant) => {
-                vacant.insert(Slot { fingerprint, _claimed_at: i, body: None });
+                vacant.insert(MapSlot { fingerprint, _claimed_at: i, body: None });
             }
             Entry::Occupied(_) => panic!("key {i} is not free"),
         }
@@ -41,7 +41,7 @@ impl PlainMap {
         }
     }
 
-    fn shard(&self, key: &Key) -> &Mutex<HashMap<Key, Slot, DefaultHashBuilder>> {
+    fn shard(&self, key: &MapKey) -> &Mutex<HashMap<MapKey, MapSlot, DefaultHashBuilder>> {
         &self.0[usize::from(key[0]) / 2]
     }
 }

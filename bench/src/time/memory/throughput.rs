@@ -1,23 +1,23 @@
 //! Claim and complete, by a plain map and by the memory store, in turns.
 //!
-//! Twice: each fill in a process of its own, whose memory nobody has used, and again and again in one
-//! process, where the allocator recycles what the round before gave back.
+//! Twice: each fill in a new process with fresh memory, and repeatedly in one process, where the allocator recycles the
+//! memory of the round before.
 
 use std::{process::Command, time::Instant};
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use semel_bench::{
-    load::{claim_and_complete, roomy},
+    load::{claim_and_complete, with_capacity},
     report::{line, spread},
 };
 use semel_core::LabelPolicy;
 
 use super::map::PlainMap;
 
-/// Who claims and completes.
+/// The side that claims and completes.
 #[derive(Clone, Copy, ValueEnum)]
-pub(super) enum Side {
+pub(super) enum MemorySide {
     Map,
     Store,
     Labelled,
@@ -31,11 +31,11 @@ pub(super) fn run(keys: u64, repeats: usize) -> Result<()> {
     Ok(())
 }
 
-impl Side {
-    /// Fills a new map or store, and says at how many million steps a second.
+impl MemorySide {
+    /// Fills a new map or store. Returns millions of steps per second.
     pub(super) fn fill(self, keys: u64) -> Result<f64> {
         let store = |labels| {
-            let memory = roomy(keys);
+            let memory = with_capacity(keys);
             rate(keys, |i| claim_and_complete(&memory, i, labels))
         };
         match self {
@@ -58,13 +58,14 @@ impl Side {
     }
 }
 
-fn rounds(repeats: usize, fill: impl Fn(Side) -> Result<f64>) -> Result<Vec<[f64; 3]>> {
-    let round = |_| Ok([fill(Side::Map)?, fill(Side::Store)?, fill(Side::Labelled)?]);
+fn rounds(repeats: usize, fill: impl Fn(MemorySide) -> Result<f64>) -> Result<Vec<[f64; 3]>> {
+    let round =
+        |_| Ok([fill(MemorySide::Map)?, fill(MemorySide::Store)?, fill(MemorySide::Labelled)?]);
     (0..repeats).map(round).collect()
 }
 
-/// The ratio is that of each round, and the middle one of those. The map keeps no labels, so the goal
-/// is for a store that keeps none either.
+/// Prints rates and ratios. A ratio is taken within a round, and the median of rounds is shown. The map keeps no labels,
+/// so the goal is for a store that keeps none either.
 fn show(memory: &str, rounds: &[[f64; 3]], goal: Option<f64>) {
     println!("claim+complete, {memory}");
     for (side, what) in ["plain map", "memory store", "memory store, labels"].iter().enumerate() {

@@ -288,7 +288,7 @@ pub(crate) fn a_handler_that_blocks_its_runtime_keeps_its_key_and_other_calls_ar
 ) {
     let scene = RuntimeScene::set(subject);
     let engine =
-        scene.engine(Policy::api().lease(Duration::from_secs(1)).wait(Duration::from_secs(1)));
+        scene.engine(Policy::api().lease(Duration::from_secs(4)).wait(Duration::from_secs(1)));
     let other = scene.other();
     let run = |name: &'static str, blocks: Duration| {
         let engine = engine.clone();
@@ -302,7 +302,7 @@ pub(crate) fn a_handler_that_blocks_its_runtime_keeps_its_key_and_other_calls_ar
         })
     };
     other.block_on(async {
-        let calls = [run("blocks", Duration::from_secs(3)), run("waits", Duration::ZERO)];
+        let calls = [run("blocks", Duration::from_secs(6)), run("waits", Duration::ZERO)];
         for call in calls {
             let answer = call.await.unwrap().unwrap();
             assert!(answer.stored && !answer.replayed);
