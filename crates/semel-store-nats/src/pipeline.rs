@@ -49,7 +49,7 @@ pub(crate) type RequestBatches = Batches<QueuedRequest, Result<()>>;
 
 /// Sends the requests of one connection, and receives their replies.
 #[derive(Debug)]
-pub(crate) struct RequestPipeline {
+pub(crate) struct NatsPipeline {
     connection: Arc<NatsConnection>,
     disconnected_since: watch::Receiver<Option<Instant>>,
     /// The subject of a reply is the inbox and the number of its request.
@@ -58,7 +58,7 @@ pub(crate) struct RequestPipeline {
     in_flight: InFlightRequests,
 }
 
-impl RequestPipeline {
+impl NatsPipeline {
     pub(crate) async fn open(connection: Arc<NatsConnection>) -> Result<Self> {
         let (inbox, disconnected_since) =
             (connection.client.new_inbox(), connection.disconnected_since());

@@ -132,12 +132,12 @@ impl NatsRequest<'_> {
                 self.full = Some(error);
                 Ok(None)
             }
-            Err(error) => Err(self.into_error(error)),
+            Err(error) => Err(self.final_error(error)),
         }
     }
 
     /// A refusal is certain only if every earlier write was acknowledged.
-    pub(crate) fn into_error(&self, error: RequestError) -> Error {
+    pub(crate) fn final_error(&self, error: RequestError) -> Error {
         let error = error.into_error();
         match self.has_unacknowledged() {
             true => Error::new(ErrorKind::Unavailable, error.to_string()),

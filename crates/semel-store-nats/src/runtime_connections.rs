@@ -8,7 +8,7 @@ use tokio::{runtime::Handle, time::sleep};
 
 use crate::{
     connection::NatsConnection,
-    pipeline::{QueuedRequest, RequestPipeline},
+    pipeline::{NatsPipeline, QueuedRequest},
     settings::NatsSettings,
 };
 
@@ -25,7 +25,7 @@ pub(crate) async fn open(
 ) -> Result<(NatsRequestQueue, Arc<NatsConnection>)> {
     let (queue, requests, group) = RequestQueue::new(LIMITS);
     let connection = Arc::new(NatsConnection::open(settings, group).await?);
-    tokio::spawn(RequestPipeline::open(connection.clone()).await?.run(requests));
+    tokio::spawn(NatsPipeline::open(connection.clone()).await?.run(requests));
     Ok((queue, connection))
 }
 
@@ -47,11 +47,11 @@ pub(crate) fn open_in_background(
     })
 }
 
-async fn connect_until_open(settings: &NatsSettings, group: &WorkerGroup) -> RequestPipeline {
+async fn connect_until_open(settings: &NatsSettings, group: &WorkerGroup) -> NatsPipeline {
     let mut pause = FIRST_PAUSE;
     loop {
         let opened = match NatsConnection::open(settings, group.clone()).await {
-            Ok(connection) => RequestPipeline::open(Arc::new(connection)).await,
+            Ok(connection) => NatsPipeline::open(Arc::new(connection)).await,
             Err(error) => Err(error),
         };
         match opened {

@@ -25,12 +25,12 @@ const CLAIMS: NonZeroUsize = NonZeroUsize::new(4096).expect("it is not zero");
 /// Since when this process has seen claims, and its own claims as it wrote them.
 #[derive(Debug)]
 pub(crate) struct Sightings {
-    sightings: Mutex<LruCache<KeyHash, Sighting, BuildPrefixHasher>>,
+    sightings: Mutex<LruCache<KeyHash, ClaimSighting, BuildPrefixHasher>>,
     claims: Mutex<LruCache<Nonce, OwnClaim, BuildPrefixHasher>>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Sighting {
+struct ClaimSighting {
     revision: u64,
     at: StoredAt,
     since: Instant,
@@ -70,8 +70,11 @@ impl Sightings {
             self.sightings.lock().pop(&record.key);
             return;
         }
-        let sighting =
-            Sighting { revision, at: StoredAt::Own { lost_connections }, since: Instant::now() };
+        let sighting = ClaimSighting {
+            revision,
+            at: StoredAt::Own { lost_connections },
+            since: Instant::now(),
+        };
         self.sightings.lock().put(record.key, sighting);
         if let Some(nonce) = record.nonce.filter(|_| !record.abandoned) {
             self.claims.lock().put(nonce, OwnClaim { revision, record, lost_connections });
@@ -115,7 +118,7 @@ impl Sightings {
     fn observe(&self, key: &KeyHash, snapshot: &KeySnapshot, lost_connections: u64) -> Duration {
         let (mut sightings, since) = (self.sightings.lock(), Instant::now());
         let at = StoredAt::Server(snapshot.at);
-        let is_same = |sighting: &Sighting| match sighting.at {
+        let is_same = |sighting: &ClaimSighting| match sighting.at {
             StoredAt::Server(at) => at == snapshot.at,
             StoredAt::Own { lost_connections: before } => before == lost_connections,
         };
@@ -126,7 +129,7 @@ impl Sightings {
             sighting.at = at;
             return sighting.since.elapsed();
         }
-        sightings.put(*key, Sighting { revision: snapshot.revision, at, since });
+        sightings.put(*key, ClaimSighting { revision: snapshot.revision, at, since });
         Duration::ZERO
     }
 }

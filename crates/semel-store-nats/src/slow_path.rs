@@ -35,7 +35,7 @@ impl NatsRequest<'_> {
                     last_error = Some(error);
                     continue;
                 }
-                Err(error) => return Err(self.into_error(error)),
+                Err(error) => return Err(self.final_error(error)),
             };
             if let Some(reply) = self.recognised_write(&snapshot) {
                 return Ok(reply);
@@ -155,7 +155,7 @@ impl NatsRequest<'_> {
     fn refuse_if_full(&self, is_new: bool) -> Result<()> {
         let scarce = (self.is_scarce && is_new).then(full);
         let full = self.full.clone().or(scarce);
-        full.map_or(Ok(()), |full| Err(self.into_error(RequestError::Full(full))))
+        full.map_or(Ok(()), |full| Err(self.final_error(RequestError::Full(full))))
     }
 
     /// True for requests that decide about the lease of another owner: they go by what this process has observed.

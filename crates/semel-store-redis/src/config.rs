@@ -11,9 +11,9 @@ use tokio::sync::watch;
 use crate::{
     RedisStore,
     clock::RedisClock,
-    granted_claims::GrantedClaims,
     meta::{RedisRole, SecretMismatch},
     names::RedisNames,
+    remembered_claims::RememberedClaims,
     replica_cache::ReplicaCacheSettings,
     runtime_connections::RedisQueueSettings,
     settings::RedisSettings,
@@ -174,7 +174,7 @@ impl RedisStoreBuilder {
             look_only: self.look_only,
             call_timeout: self.call_timeout,
             clock: RedisClock::new(),
-            claims: GrantedClaims::new(),
+            claims: RememberedClaims::new(),
             recheck: watch::Sender::default(),
         })
     }

@@ -10,9 +10,9 @@ use semel_core::{
 
 use crate::{
     error::unexpected_reply,
-    granted_claims::{CompletionWrite, GrantedClaims, WrittenClaim},
     names::{RedisKey, RedisNames},
-    request::{NextCommand, Progress, RedisRequest},
+    remembered_claims::{CompletionWrite, RememberedClaims, WrittenClaim},
+    request::{NextCommand, RedisRequest, RequestProgress},
     script::{COMPLETE, RENEW, ScriptCall},
     value::{encode, encode_claim, horizon},
 };
@@ -69,23 +69,23 @@ impl RedisRequest {
     }
 
     /// The key was absent, and has the claim now.
-    pub(crate) fn granted(&mut self, claims: &GrantedClaims) -> Progress {
+    pub(crate) fn granted(&mut self, claims: &RememberedClaims) -> RequestProgress {
         match (&self.request, std::mem::replace(&mut self.next, NextCommand::Read)) {
             (StoreRequest::Claim(request), NextCommand::FirstClaim { claimed, reply, .. }) => {
                 claims.remember(request.nonce, claimed);
-                Progress::Done(Ok(StoreReply::Claim(reply)))
+                RequestProgress::Done(Ok(StoreReply::Claim(reply)))
             }
-            _ => Progress::WrongReply(unexpected_reply()),
+            _ => RequestProgress::WrongReply(unexpected_reply()),
         }
     }
 
     /// The outcome has replaced the claim.
-    pub(crate) fn completed(&self) -> Progress {
+    pub(crate) fn completed(&self) -> RequestProgress {
         match &self.next {
             NextCommand::Complete(_) => {
-                Progress::Done(Ok(StoreReply::Complete(Completion::Recorded)))
+                RequestProgress::Done(Ok(StoreReply::Complete(Completion::Recorded)))
             }
-            _ => Progress::WrongReply(unexpected_reply()),
+            _ => RequestProgress::WrongReply(unexpected_reply()),
         }
     }
 }

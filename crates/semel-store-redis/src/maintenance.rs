@@ -10,7 +10,7 @@ use tokio::{sync::Mutex, time::timeout};
 use crate::{
     connection::{CommandReply, PrimaryAddress, ReconnectingConnection, text_of, time_of},
     error::{CommandError, into_error, timed_out, unexpected_reply},
-    script::{LEAD, Script, ScriptCall, UPDATE_ENTRY},
+    script::{LEAD, LuaScript, ScriptCall, UPDATE_ENTRY},
     settings::RedisSettings,
     store::RedisStoreInner,
 };
@@ -26,7 +26,7 @@ const SCAN_COUNT: usize = 1000;
 
 /// The connection for maintenance.
 #[derive(Debug)]
-pub(crate) struct MaintenanceConnection {
+pub(crate) struct RedisMaintenance {
     settings: Arc<RedisSettings>,
     connection: Mutex<ReconnectingConnection>,
     /// Identifies this store in the leader election.
@@ -72,7 +72,7 @@ impl EntryUpdate {
     }
 }
 
-impl MaintenanceConnection {
+impl RedisMaintenance {
     pub(crate) async fn open(settings: Arc<RedisSettings>) -> Result<Self> {
         let connection = ReconnectingConnection::open(settings.clone()).await?;
         Ok(Self::new(settings, connection))
@@ -136,7 +136,7 @@ impl MaintenanceConnection {
     }
 
     /// Runs a script on one key, and sends its text if the server does not have it.
-    async fn run(&self, script: &Script, key: &str, arguments: &[&[u8]]) -> Result<Value> {
+    async fn run(&self, script: &LuaScript, key: &str, arguments: &[&[u8]]) -> Result<Value> {
         for script_call in [ScriptCall::ByHash, ScriptCall::InFull] {
             let mut call = script.call(key.as_bytes(), script_call);
             arguments.iter().for_each(|argument| {

@@ -17,7 +17,7 @@ use crate::{
     check::bad,
     connection::RedisConnection,
     error::{timed_out, unavailable, unexpected_reply},
-    maintenance::MaintenanceConnection,
+    maintenance::RedisMaintenance,
     settings::RedisSettings,
 };
 
@@ -72,7 +72,7 @@ impl SecretMismatch {
 
 /// Compares the secret again and again, and writes it if the server was flushed: otherwise a process with another
 /// secret could set it.
-pub(crate) async fn keep_meta_checked(maintenance: Arc<MaintenanceConnection>) {
+pub(crate) async fn keep_meta_checked(maintenance: Arc<RedisMaintenance>) {
     loop {
         sleep(CHECK_INTERVAL).await;
         if let Err(error) = maintenance.check_meta().await {

@@ -13,7 +13,7 @@ use semel_core::{
 };
 
 use crate::{
-    maintenance::{EntryUpdate, IndexEntry, MaintenanceConnection},
+    maintenance::{EntryUpdate, IndexEntry, RedisMaintenance},
     store::RedisStoreInner,
 };
 
@@ -105,7 +105,7 @@ fn next_update(entry: &IndexEntry, left: Option<&Record>, now: Timestamp) -> Ent
 /// Removes keys from the index that are not Unknown or Dead any more. Checks `limit` entries, and the rest of their
 /// page.
 async fn remove_old_stuck_entries(
-    maintenance: &MaintenanceConnection,
+    maintenance: &RedisMaintenance,
     limit: usize,
     now: Timestamp,
 ) -> Result<()> {
@@ -123,7 +123,7 @@ async fn remove_old_stuck_entries(
 }
 
 async fn update_stuck_entries(
-    maintenance: &MaintenanceConnection,
+    maintenance: &RedisMaintenance,
     old: Vec<IndexEntry>,
     now: Timestamp,
 ) -> Result<()> {

@@ -11,7 +11,7 @@ use crate::{
     error::unexpected_reply,
     names::RedisNames,
     script::{PUT_REPLICA, REMOVE_REPLICA, ScriptCall},
-    value::{StoredValue, Unreadable, encode},
+    value::{StoredValue, UnreadableValue, encode},
 };
 
 /// Replaces a removed replica for a while, so that a late copy is not written.
@@ -91,7 +91,7 @@ impl ReplicaRequest {
         &self,
         value: Value,
         now: Timestamp,
-    ) -> Result<Result<ReplicaReply, Error>, Unreadable> {
+    ) -> Result<Result<ReplicaReply, Error>, UnreadableValue> {
         Ok(match (self, value) {
             (Self::Get(_), Value::Nil) => Ok(ReplicaReply::Get(None)),
             (Self::Get(_), Value::BulkString(bytes)) if bytes == MARK => {

@@ -12,7 +12,7 @@ use crate::{
     replica_request::{ReplicaReply, ReplicaRequest},
     script::ScriptCall,
     settings::RedisSettings,
-    value::Unreadable,
+    value::UnreadableValue,
 };
 
 /// Bytes after which a trip takes no more requests: it has to end within the call timeout.
@@ -143,8 +143,8 @@ fn read_reply(
     };
     match request.read_reply(value, settings.clock.now()) {
         Ok(reply) => Ok(Ok(reply?)),
-        Err(Unreadable::Value(error)) => Ok(Err(error)),
-        Err(Unreadable::OtherKey(error)) => {
+        Err(UnreadableValue::Value(error)) => Ok(Err(error)),
+        Err(UnreadableValue::OtherKey(error)) => {
             tracing::error!(%error, "redis: a reply holds the record of another key");
             Err(mixed_up_replies())
         }

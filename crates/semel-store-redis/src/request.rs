@@ -25,12 +25,12 @@ use crate::{
     connection::CommandReply,
     error::{CommandError, unavailable, unexpected_reply},
     fast_path::{first_claim, renew_command, set_command},
-    granted_claims::{CompletionWrite, GrantedClaims, WrittenClaim},
     names::RedisNames,
+    remembered_claims::{CompletionWrite, RememberedClaims, WrittenClaim},
     script::{READ, ScriptCall},
     script_reply::ScriptReply,
     slow_path::{CompareAndSwap, ContendedClaim},
-    value::{StoredValue, Unreadable},
+    value::{StoredValue, UnreadableValue},
 };
 
 /// Rounds after which a request fails because other requests keep changing its key.
@@ -72,7 +72,7 @@ pub(crate) enum NextCommand {
 
 /// What a reply means for its request.
 #[derive(Debug)]
-pub(crate) enum Progress {
+pub(crate) enum RequestProgress {
     Done(Result<StoreReply>),
     /// Decided by what was read, without a write. The request can be sent again.
     DoneByReading(StoreReply),
@@ -92,7 +92,7 @@ pub(crate) enum IndexAdd {
 }
 
 impl RedisRequest {
-    pub(crate) fn new(request: StoreRequest, now: Timestamp, claims: &GrantedClaims) -> Self {
+    pub(crate) fn new(request: StoreRequest, now: Timestamp, claims: &RememberedClaims) -> Self {
         if let StoreRequest::Renew(RenewRequest { owner, .. })
         | StoreRequest::Release(ReleaseRequest { owner, .. })
         | StoreRequest::Abandon(AbandonRequest { owner, .. }) = &request
@@ -130,7 +130,7 @@ impl RedisRequest {
     }
 
     /// Starts again with the first command.
-    pub(crate) fn repeat(&mut self, now: Timestamp, claims: &GrantedClaims) {
+    pub(crate) fn repeat(&mut self, now: Timestamp, claims: &RememberedClaims) {
         *self = Self::new(self.request.clone(), now, claims);
     }
 
@@ -221,8 +221,8 @@ impl RedisRequest {
         reply: CommandReply,
         now: Timestamp,
         server_time: &mut Option<Timestamp>,
-        claims: &GrantedClaims,
-    ) -> Progress {
+        claims: &RememberedClaims,
+    ) -> RequestProgress {
         self.rounds += 1;
         let progress = match reply {
             Err(error) => self.command_failed(error),
@@ -230,29 +230,31 @@ impl RedisRequest {
                 self.script_call = ScriptCall::ByHash;
                 match self.read_reply(value, now, server_time, claims) {
                     Ok(progress) => progress,
-                    Err(Unreadable::Value(error)) => Progress::Done(Err(error)),
-                    Err(Unreadable::OtherKey(error)) => {
+                    Err(UnreadableValue::Value(error)) => RequestProgress::Done(Err(error)),
+                    Err(UnreadableValue::OtherKey(error)) => {
                         tracing::error!(%error, "redis: a reply holds the record of another key");
-                        Progress::WrongReply(error)
+                        RequestProgress::WrongReply(error)
                     }
                 }
             }
         };
         match progress {
-            Progress::Continue if self.rounds >= MAX_ROUNDS => Progress::Done(Err(overtaken())),
+            RequestProgress::Continue if self.rounds >= MAX_ROUNDS => {
+                RequestProgress::Done(Err(overtaken()))
+            }
             progress => progress,
         }
     }
 
-    fn command_failed(&mut self, error: CommandError) -> Progress {
+    fn command_failed(&mut self, error: CommandError) -> RequestProgress {
         match error {
-            CommandError::Connection(error) => Progress::ConnectionLost(error),
+            CommandError::Connection(error) => RequestProgress::ConnectionLost(error),
             CommandError::NoScript if self.script_call == ScriptCall::ByHash => {
                 self.script_call = ScriptCall::InFull;
-                Progress::Continue
+                RequestProgress::Continue
             }
             CommandError::NoScript | CommandError::UnexpectedReply => {
-                Progress::WrongReply(unexpected_reply())
+                RequestProgress::WrongReply(unexpected_reply())
             }
             // A full server still answers reads, and the record may decide the claim.
             CommandError::Command(error)
@@ -260,9 +262,9 @@ impl RedisRequest {
             {
                 self.full = Some(error);
                 self.next = NextCommand::Read;
-                Progress::Continue
+                RequestProgress::Continue
             }
-            CommandError::Command(error) => Progress::Done(Err(error)),
+            CommandError::Command(error) => RequestProgress::Done(Err(error)),
         }
     }
 
@@ -271,20 +273,20 @@ impl RedisRequest {
         value: Value,
         now: Timestamp,
         server_time: &mut Option<Timestamp>,
-        claims: &GrantedClaims,
-    ) -> Result<Progress, Unreadable> {
+        claims: &RememberedClaims,
+    ) -> Result<RequestProgress, UnreadableValue> {
         if let NextCommand::FirstClaim { .. } = &self.next {
             return match value {
                 Value::Nil => Ok(self.granted(claims)),
                 Value::BulkString(bytes) => {
                     self.claim_met_record(StoredValue::read(self.key(), bytes)?, now)
                 }
-                _ => Ok(Progress::WrongReply(unexpected_reply())),
+                _ => Ok(RequestProgress::WrongReply(unexpected_reply())),
             };
         }
         let reply = match ScriptReply::read(value) {
             Ok(reply) => reply,
-            Err(error) => return Ok(Progress::WrongReply(error)),
+            Err(error) => return Ok(RequestProgress::WrongReply(error)),
         };
         *server_time = reply.now().or(*server_time);
         match reply {
@@ -296,20 +298,20 @@ impl RedisRequest {
     }
 
     /// The script did what its command wanted.
-    fn done(&mut self) -> Progress {
-        Progress::Done(Ok(match std::mem::replace(&mut self.next, NextCommand::Read) {
+    fn done(&mut self) -> RequestProgress {
+        RequestProgress::Done(Ok(match std::mem::replace(&mut self.next, NextCommand::Read) {
             NextCommand::Contend(contend) => contend.reply,
             NextCommand::Swap(swap) => swap.reply,
             NextCommand::Renew { .. } => StoreReply::Renew(Renewal::Extended),
             NextCommand::FirstClaim { .. } | NextCommand::Complete(_) | NextCommand::Read => {
-                return Progress::WrongReply(unexpected_reply());
+                return RequestProgress::WrongReply(unexpected_reply());
             }
         }))
     }
 
     /// Forgets what a wrong reply made this process remember.
     #[cold]
-    pub(crate) fn forget(&self, claims: &GrantedClaims) {
+    pub(crate) fn forget(&self, claims: &RememberedClaims) {
         if let StoreRequest::Claim(request) = &self.request {
             claims.forget(&request.nonce);
         }
@@ -333,10 +335,10 @@ mod tests {
 
     use super::*;
 
-    fn progress(next: NextCommand, request: StoreRequest, reply: Value) -> Progress {
+    fn progress(next: NextCommand, request: StoreRequest, reply: Value) -> RequestProgress {
         let mut request =
             RedisRequest { request, next, script_call: ScriptCall::ByHash, rounds: 0, full: None };
-        request.accept(Ok(reply), Timestamp::default(), &mut None, &GrantedClaims::new())
+        request.accept(Ok(reply), Timestamp::default(), &mut None, &RememberedClaims::new())
     }
 
     #[test]
@@ -345,7 +347,13 @@ mod tests {
         let max_run = Duration::from_secs(1);
         let renewal = || StoreRequest::Renew(RenewRequest { owner, max_run });
         let renew = || NextCommand::Renew { owner, max_run };
-        assert!(matches!(progress(renew(), renewal(), Value::Int(1)), Progress::Done(Ok(_))));
-        assert!(matches!(progress(renew(), renewal(), Value::Okay), Progress::WrongReply(_)));
+        assert!(matches!(
+            progress(renew(), renewal(), Value::Int(1)),
+            RequestProgress::Done(Ok(_))
+        ));
+        assert!(matches!(
+            progress(renew(), renewal(), Value::Okay),
+            RequestProgress::WrongReply(_)
+        ));
     }
 }

@@ -13,7 +13,7 @@ use crate::{
     connection::{CommandReply, RedisConnection, split_array, time_of},
     error::{CommandError, mixed_up_replies, unavailable},
     maintenance::check_score,
-    request::{IndexAdd, Progress, RedisRequest},
+    request::{IndexAdd, RedisRequest, RequestProgress},
     script::{ADD_STUCK, ScriptCall},
     settings::RedisSettings,
 };
@@ -180,18 +180,18 @@ impl<'a> TripReplies<'a> {
         let pending = &mut requests[at];
         match pending.request.accept(reply, self.now, &mut self.server_time, &self.settings.claims)
         {
-            Progress::Done(answer) => pending.reply = Some(answer),
-            Progress::DoneByReading(_) if self.changing.contains(pending.request.key()) => {}
-            Progress::DoneByReading(reply) => pending.reply = Some(Ok(reply)),
-            Progress::Continue if pending.request.is_about_to_write() => {
+            RequestProgress::Done(answer) => pending.reply = Some(answer),
+            RequestProgress::DoneByReading(_) if self.changing.contains(pending.request.key()) => {}
+            RequestProgress::DoneByReading(reply) => pending.reply = Some(Ok(reply)),
+            RequestProgress::Continue if pending.request.is_about_to_write() => {
                 self.changing.insert(*pending.request.key());
             }
-            Progress::Continue => {}
-            Progress::ConnectionLost(error) => {
+            RequestProgress::Continue => {}
+            RequestProgress::ConnectionLost(error) => {
                 pending.reply = Some(Err(error.clone()));
                 self.connection_error = Some(error);
             }
-            Progress::WrongReply(error) => {
+            RequestProgress::WrongReply(error) => {
                 self.is_mixed_up = true;
                 self.wrong_replies.push((at, error));
             }
@@ -295,7 +295,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::{RedisStore, granted_claims::GrantedClaims, meta::RedisRole};
+    use crate::{RedisStore, meta::RedisRole, remembered_claims::RememberedClaims};
 
     fn completion(key: u8, bytes: usize) -> PendingRequest {
         let owner = Owner { key: KeyHash::from_bytes([key; 32]), nonce: Nonce::random(), token: 1 };
@@ -316,7 +316,7 @@ mod tests {
 
     fn pending(call: StoreRequest) -> PendingRequest {
         PendingRequest {
-            request: RedisRequest::new(call, Timestamp::default(), &GrantedClaims::new()),
+            request: RedisRequest::new(call, Timestamp::default(), &RememberedClaims::new()),
             reply: None,
         }
     }

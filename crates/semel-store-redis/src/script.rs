@@ -12,12 +12,12 @@ use redis::{Cmd, ToRedisArgs};
 
 /// A script, which is called by its hash, or by its text if the server does not have it.
 #[derive(Debug)]
-pub(crate) struct Script {
+pub(crate) struct LuaScript {
     text: &'static str,
     hash: String,
 }
 
-impl Script {
+impl LuaScript {
     fn new(text: &'static str) -> Self {
         Self { text, hash: redis::Script::new(text).get_hash().to_owned() }
     }
@@ -50,7 +50,7 @@ pub(crate) enum ScriptCall {
 macro_rules! script {
     ($flags:literal, $file:literal) => {
         LazyLock::new(|| {
-            Script::new(concat!(
+            LuaScript::new(concat!(
                 "#!lua",
                 $flags,
                 "\n",
@@ -60,44 +60,44 @@ macro_rules! script {
         })
     };
     (alone $flags:literal, $file:literal) => {
-        LazyLock::new(|| Script::new(concat!("#!lua", $flags, "\n", include_str!($file))))
+        LazyLock::new(|| LuaScript::new(concat!("#!lua", $flags, "\n", include_str!($file))))
     };
 }
 
 /// Reads a record with its expiry, and the server's time.
-pub(crate) static READ: LazyLock<Script> = script!(" flags=no-writes", "script/read.lua");
+pub(crate) static READ: LazyLock<LuaScript> = script!(" flags=no-writes", "script/read.lua");
 
 /// A claim of a key that has a record: takes a released key or one whose lease has ended, renews the claim's own
 /// lease (T2), or marks another owner's record as waited for. Refused when memory is full, as every claim.
-pub(crate) static CONTEND: LazyLock<Script> = script!("", "script/contend.lua");
+pub(crate) static CONTEND: LazyLock<LuaScript> = script!("", "script/contend.lua");
 
 /// T6 for the owner. After the first time, it writes the TTL only.
-pub(crate) static RENEW: LazyLock<Script> = script!(" flags=allow-oom", "script/renew.lua");
+pub(crate) static RENEW: LazyLock<LuaScript> = script!(" flags=allow-oom", "script/renew.lua");
 
 /// Completes claims that have not changed since their owners wrote them. Allowed when memory is full: the effect has
 /// happened.
-pub(crate) static COMPLETE: LazyLock<Script> =
+pub(crate) static COMPLETE: LazyLock<LuaScript> =
     script!(alone " flags=allow-oom", "script/complete.lua");
 
 /// Writes a record if head and TTL have not changed since the read. A renewal changes the TTL only, so it is
 /// compared too.
-pub(crate) static SWAP: LazyLock<Script> = script!(" flags=allow-oom", "script/swap.lua");
+pub(crate) static SWAP: LazyLock<LuaScript> = script!(" flags=allow-oom", "script/swap.lua");
 
 /// Adds a key to the index of Unknown and Dead keys. Allowed when memory is full, as is the write of that record.
-pub(crate) static ADD_STUCK: LazyLock<Script> =
+pub(crate) static ADD_STUCK: LazyLock<LuaScript> =
     script!(alone " flags=allow-oom", "script/add_stuck.lua");
 
 /// Updates or removes an index entry, if no request has added it again.
-pub(crate) static UPDATE_ENTRY: LazyLock<Script> =
+pub(crate) static UPDATE_ENTRY: LazyLock<LuaScript> =
     script!(alone " flags=allow-oom", "script/update_entry.lua");
 
 /// Writes a replica, unless there is one, it was removed, or this comes too late. Refused when memory is full: a
 /// replica only saves time.
-pub(crate) static PUT_REPLICA: LazyLock<Script> = script!(alone "", "script/put_replica.lua");
+pub(crate) static PUT_REPLICA: LazyLock<LuaScript> = script!(alone "", "script/put_replica.lua");
 
 /// Removes a replica, and leaves a mark. Allowed when memory is full.
-pub(crate) static REMOVE_REPLICA: LazyLock<Script> =
+pub(crate) static REMOVE_REPLICA: LazyLock<LuaScript> =
     script!(alone " flags=allow-oom", "script/remove_replica.lua");
 
 /// Becomes or stays the leader.
-pub(crate) static LEAD: LazyLock<Script> = script!(alone " flags=allow-oom", "script/lead.lua");
+pub(crate) static LEAD: LazyLock<LuaScript> = script!(alone " flags=allow-oom", "script/lead.lua");

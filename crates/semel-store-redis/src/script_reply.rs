@@ -13,14 +13,14 @@ pub(crate) enum ScriptReply {
     /// The script completed a claim. This reply has no time.
     Completed,
     /// Another owner holds a live lease, and the record is marked as waited for.
-    Busy(KeyStatus),
+    Busy(RedisKeyStatus),
     /// The script changed nothing, and returns the record.
-    Undecided(KeyStatus, Option<Vec<u8>>),
+    Undecided(RedisKeyStatus, Option<Vec<u8>>),
 }
 
 /// The server's time and the expiry of a key.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct KeyStatus {
+pub(crate) struct RedisKeyStatus {
     /// Server time.
     pub(crate) now: Timestamp,
     pub(crate) expiry: Expiry,
@@ -39,7 +39,7 @@ impl ScriptReply {
         let code = integer(parts.next())?;
         let now = timestamp(integer(parts.next())?)?;
         let expiry = Expiry::from_server(integer(parts.next())?);
-        let status = KeyStatus { now, expiry };
+        let status = RedisKeyStatus { now, expiry };
         match (code, parts.next()) {
             (0, Some(Value::BulkString(bytes))) => Ok(Self::Undecided(status, Some(bytes))),
             (0, Some(Value::Nil)) => Ok(Self::Undecided(status, None)),

@@ -6,9 +6,9 @@ use tokio::sync::watch;
 
 use crate::{
     clock::RedisClock,
-    granted_claims::GrantedClaims,
     meta::{RedisRole, SecretMismatch},
     names::RedisNames,
+    remembered_claims::RememberedClaims,
     url::RedisUrl,
 };
 
@@ -25,7 +25,7 @@ pub(crate) struct RedisSettings {
     pub(crate) look_only: bool,
     pub(crate) call_timeout: Duration,
     pub(crate) clock: RedisClock,
-    pub(crate) claims: GrantedClaims,
+    pub(crate) claims: RememberedClaims,
     /// Notified when a connection was lost: the workers check theirs before they use it again.
     pub(crate) recheck: watch::Sender<()>,
 }

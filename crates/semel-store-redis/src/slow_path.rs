@@ -9,10 +9,10 @@ use semel_core::{
 
 use crate::{
     error::unexpected_reply,
-    request::{NextCommand, Progress, RedisRequest},
+    request::{NextCommand, RedisRequest, RequestProgress},
     script::{CONTEND, SWAP, ScriptCall},
-    script_reply::KeyStatus,
-    value::{Expiry, StoredValue, Unreadable, encode, horizon},
+    script_reply::RedisKeyStatus,
+    value::{Expiry, StoredValue, UnreadableValue, encode, horizon},
 };
 
 /// A claim of a key that has a record already.
@@ -69,20 +69,20 @@ impl RedisRequest {
         &mut self,
         stored: StoredValue,
         now: Timestamp,
-    ) -> Result<Progress, Unreadable> {
+    ) -> Result<RequestProgress, UnreadableValue> {
         if stored.untimed.is_expired(now) {
             self.next = NextCommand::Read;
-            return Ok(Progress::Continue);
+            return Ok(RequestProgress::Continue);
         }
         let step = self.request.step(Some(&stored.untimed), now);
         match step.change {
             Change::Keep if !is_busy(&step.answer) => {
-                return Ok(Progress::DoneByReading(step.answer));
+                return Ok(RequestProgress::DoneByReading(step.answer));
             }
             Change::Keep | Change::Delete => self.next = NextCommand::Read,
             Change::Put(record) => self.contend(stored, record, step.answer),
         }
-        Ok(Progress::Continue)
+        Ok(RequestProgress::Continue)
     }
 
     fn contend(&mut self, stored: StoredValue, record: Record, reply: StoreReply) {
@@ -96,13 +96,13 @@ impl RedisRequest {
     /// Lets the step decide about the record as the server has it.
     pub(crate) fn decide(
         &mut self,
-        KeyStatus { now, expiry }: KeyStatus,
+        RedisKeyStatus { now, expiry }: RedisKeyStatus,
         value: Option<Vec<u8>>,
-    ) -> Result<Progress, Unreadable> {
+    ) -> Result<RequestProgress, UnreadableValue> {
         let stored = value.map(|value| StoredValue::read(self.key(), value)).transpose()?;
         let head = stored.as_ref().map_or_else(Bytes::new, StoredValue::head);
         let record = stored.clone().map(|stored| stored.record(expiry)).transpose();
-        let record = record.map_err(Unreadable::Value)?;
+        let record = record.map_err(UnreadableValue::Value)?;
         let step = self.request.step(record.as_ref(), now);
         let put = match step.change {
             Change::Keep => {
@@ -112,36 +112,36 @@ impl RedisRequest {
                 if let Some(stored) = stored.filter(|stored| marks && !self.is_own_claim(stored)) {
                     let contend = ContendedClaim { stored, grant: None, reply: step.answer };
                     self.next = NextCommand::Contend(Box::new(contend));
-                    return Ok(Progress::Continue);
+                    return Ok(RequestProgress::Continue);
                 }
-                return Ok(Progress::DoneByReading(step.answer));
+                return Ok(RequestProgress::DoneByReading(step.answer));
             }
             Change::Put(record) => Some(record),
             // Redis itself deletes expired records.
             Change::Delete if matches!(self.request, StoreRequest::Purge(_)) => {
-                return Ok(Progress::Done(Ok(step.answer)));
+                return Ok(RequestProgress::Done(Ok(step.answer)));
             }
             Change::Delete => None,
         };
         if let (Some(full), StoreReply::Claim(Claim::Granted(_))) = (&self.full, &step.answer) {
-            return Ok(Progress::Done(Err(full.clone())));
+            return Ok(RequestProgress::Done(Err(full.clone())));
         }
         self.next =
             NextCommand::Swap(Box::new(CompareAndSwap { head, expiry, put, reply: step.answer }));
-        Ok(Progress::Continue)
+        Ok(RequestProgress::Continue)
     }
 
     /// Another owner holds a live lease.
     pub(crate) fn busy(
         &mut self,
-        KeyStatus { now, expiry }: KeyStatus,
-    ) -> Result<Progress, Unreadable> {
+        RedisKeyStatus { now, expiry }: RedisKeyStatus,
+    ) -> Result<RequestProgress, UnreadableValue> {
         let NextCommand::Contend(contend) = &self.next else {
-            return Ok(Progress::WrongReply(unexpected_reply()));
+            return Ok(RequestProgress::WrongReply(unexpected_reply()));
         };
-        let record = contend.stored.clone().record(expiry).map_err(Unreadable::Value)?;
+        let record = contend.stored.clone().record(expiry).map_err(UnreadableValue::Value)?;
         let remaining = record.lease_until.since(now);
-        Ok(Progress::DoneByReading(StoreReply::Claim(Claim::Busy { remaining })))
+        Ok(RequestProgress::DoneByReading(StoreReply::Claim(Claim::Busy { remaining })))
     }
 
     pub(crate) fn is_own_claim(&self, stored: &StoredValue) -> bool {

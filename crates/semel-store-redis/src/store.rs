@@ -15,7 +15,7 @@ use crate::{
     change_feed::RedisSubscription,
     error::permanent_at_startup,
     list,
-    maintenance::{self, MaintenanceConnection},
+    maintenance::{self, RedisMaintenance},
     meta::keep_meta_checked,
     purge,
     runtime_connections::{RedisQueueSettings, RedisRequestQueue},
@@ -34,7 +34,7 @@ pub struct RedisStore(Arc<RedisStoreInner>);
 
 pub(crate) struct RedisStoreInner {
     connections: semel_remote::RuntimeConnections<RedisRequestQueue>,
-    pub(crate) maintenance: Arc<MaintenanceConnection>,
+    pub(crate) maintenance: Arc<RedisMaintenance>,
     pub(crate) previous_scan: list::PreviousScan,
     feed: ChangeFeed,
     tasks: [AbortHandle; 2],
@@ -44,7 +44,7 @@ pub(crate) struct RedisStoreInner {
 /// The connections on the background runtime.
 struct BackgroundConnections {
     queue: RedisRequestQueue,
-    maintenance: MaintenanceConnection,
+    maintenance: RedisMaintenance,
     subscription: Option<RedisSubscription>,
 }
 
@@ -52,7 +52,7 @@ impl BackgroundConnections {
     async fn open(queues: &RedisQueueSettings) -> Result<Self> {
         Ok(Self {
             queue: queues.open(queues.connections.div_ceil(2)).await?,
-            maintenance: MaintenanceConnection::open(queues.settings.clone()).await?,
+            maintenance: RedisMaintenance::open(queues.settings.clone()).await?,
             subscription: Some(RedisSubscription::subscribe(&queues.settings).await?),
         })
     }
@@ -61,7 +61,7 @@ impl BackgroundConnections {
     fn open_in_background(queues: &RedisQueueSettings) -> Self {
         Self {
             queue: queues.open_in_background(&Handle::current(), queues.connections.div_ceil(2)),
-            maintenance: MaintenanceConnection::open_in_background(queues.settings.clone()),
+            maintenance: RedisMaintenance::open_in_background(queues.settings.clone()),
             subscription: None,
         }
     }

@@ -93,7 +93,7 @@ fn value_of(record: &Record) -> Bytes {
 
 /// Why a value is not a record of the requested key.
 #[derive(Debug)]
-pub(crate) enum Unreadable {
+pub(crate) enum UnreadableValue {
     /// The value cannot be decoded.
     Value(Error),
     /// It is the record of another key: replies are mixed up, and none on this connection can be trusted.
@@ -110,21 +110,21 @@ pub(crate) struct StoredValue {
 
 impl StoredValue {
     /// Decodes a value, and checks that it belongs to this key.
-    pub(crate) fn read(key: &KeyHash, bytes: Vec<u8>) -> Result<Self, Unreadable> {
+    pub(crate) fn read(key: &KeyHash, bytes: Vec<u8>) -> Result<Self, UnreadableValue> {
         Self::parse(key, Bytes::from(bytes))
     }
 
-    pub(crate) fn parse(key: &KeyHash, bytes: Bytes) -> Result<Self, Unreadable> {
+    pub(crate) fn parse(key: &KeyHash, bytes: Bytes) -> Result<Self, UnreadableValue> {
         match bytes.first() {
             Some(first) if first & !WAITED == FORMAT => {}
             Some(first) if *first > FORMAT => {
-                return Err(Unreadable::Value(newer_format("redis", *first)));
+                return Err(UnreadableValue::Value(newer_format("redis", *first)));
             }
-            _ => return Err(Unreadable::Value(foreign_value("redis", key, "prefix"))),
+            _ => return Err(UnreadableValue::Value(foreign_value("redis", key, "prefix"))),
         }
-        let untimed = codec::decode(&bytes.slice(1..)).map_err(Unreadable::Value)?;
+        let untimed = codec::decode(&bytes.slice(1..)).map_err(UnreadableValue::Value)?;
         if untimed.key != *key {
-            return Err(Unreadable::OtherKey(wrong_record("redis", key)));
+            return Err(UnreadableValue::OtherKey(wrong_record("redis", key)));
         }
         Ok(Self { bytes, untimed })
     }
@@ -248,7 +248,7 @@ mod tests {
         let read = |key: u8, bytes: &[u8]| {
             StoredValue::read(&KeyHash::from_bytes([key; 32]), bytes.to_vec())
         };
-        assert!(matches!(read(8, &bytes), Err(Unreadable::OtherKey(_))));
-        assert!(matches!(read(7, b"hello"), Err(Unreadable::Value(_))));
+        assert!(matches!(read(8, &bytes), Err(UnreadableValue::OtherKey(_))));
+        assert!(matches!(read(7, b"hello"), Err(UnreadableValue::Value(_))));
     }
 }

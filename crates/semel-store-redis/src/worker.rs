@@ -7,8 +7,10 @@ use semel_core::{
     Error, Result,
     steps::{StoreReply, StoreRequest},
 };
-use semel_remote::batch::{Batch, Batches};
-use semel_remote::{ConnectedWorker, WorkerGroup};
+use semel_remote::{
+    ConnectedWorker, WorkerGroup,
+    batch::{Batch, Batches},
+};
 use tokio::sync::watch;
 
 use crate::{
@@ -20,7 +22,7 @@ use crate::{
 };
 
 /// Most batches that a worker serves together.
-const SHARE: usize = 4;
+const MAX_BATCHES: usize = 4;
 
 type RedisBatches = Batches<StoreRequest, Result<StoreReply>>;
 
@@ -61,7 +63,7 @@ impl RedisWorker {
     pub(crate) async fn run(mut self, mut batches: RedisBatches) {
         while let Some(batch) = self.next(&mut batches).await {
             let mut taken = vec![batch];
-            while taken.len() < SHARE
+            while taken.len() < MAX_BATCHES
                 && let Some(batch) = batches.take_share()
             {
                 taken.push(batch);

@@ -26,7 +26,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const FIRST_LEAST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_LEAST_PAUSE: Duration = Duration::from_millis(250);
 /// How long a server may take to answer a check.
-const CHECK: Duration = Duration::from_secs(1);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(1);
 /// The pause after a panic: on a runtime without sockets, every attempt panics.
 const AFTER_PANIC: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 30 });
 
@@ -34,7 +34,7 @@ const AFTER_PANIC: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 30 
 #[derive(Debug)]
 pub(crate) struct ReconnectingConnection {
     settings: Arc<RedisSettings>,
-    state: ConnectionState,
+    state: RedisConnectionState,
     progress: Arc<ConnectProgress>,
 }
 
@@ -71,7 +71,7 @@ impl ConnectProgress {
 }
 
 #[derive(Debug)]
-enum ConnectionState {
+enum RedisConnectionState {
     Open(RedisConnection),
     Opening(JoinHandle<RedisConnection>),
 }
@@ -79,20 +79,24 @@ enum ConnectionState {
 impl ReconnectingConnection {
     pub(crate) async fn open(settings: Arc<RedisSettings>) -> Result<Self> {
         let connection = settings.open().await?;
-        Ok(Self { settings, state: ConnectionState::Open(connection), progress: Arc::default() })
+        Ok(Self {
+            settings,
+            state: RedisConnectionState::Open(connection),
+            progress: Arc::default(),
+        })
     }
 
     /// A connection that a background task opens.
     pub(crate) fn open_in_background(settings: Arc<RedisSettings>) -> Self {
         let progress = Arc::<ConnectProgress>::default();
         let task = tokio::spawn(connect_until_open(settings.clone(), progress.clone()));
-        Self { settings, state: ConnectionState::Opening(task), progress }
+        Self { settings, state: RedisConnectionState::Opening(task), progress }
     }
 
     /// The connection, or why there is none. After a loss, the caller waits until one attempt to connect has succeeded
     /// or failed: only that shows whether the server can be reached.
     pub(crate) async fn ready(&mut self) -> Result<&mut RedisConnection> {
-        if let ConnectionState::Opening(task) = &mut self.state {
+        if let RedisConnectionState::Opening(task) = &mut self.state {
             let longest_wait = match self.progress.failure.lock().is_slow {
                 true => GRACE,
                 false => self.settings.call_timeout,
@@ -107,28 +111,28 @@ impl ReconnectingConnection {
                 }
             };
             match timeout(longest_wait, opened).await {
-                Ok(Some(Ok(connection))) => self.state = ConnectionState::Open(connection),
+                Ok(Some(Ok(connection))) => self.state = RedisConnectionState::Open(connection),
                 Ok(Some(Err(error))) => self.retry_after(&error),
                 Ok(None) | Err(_) => {}
             }
         }
         match &mut self.state {
-            ConnectionState::Open(connection) => Ok(connection),
-            ConnectionState::Opening(_) => Err(self.progress.why()),
+            RedisConnectionState::Open(connection) => Ok(connection),
+            RedisConnectionState::Opening(_) => Err(self.progress.why()),
         }
     }
 
     pub(crate) const fn is_open(&self) -> bool {
-        matches!(self.state, ConnectionState::Open(_))
+        matches!(self.state, RedisConnectionState::Open(_))
     }
 
     /// Waits until there is a connection. The future may be dropped at any time.
     pub(crate) async fn wait_until_open(&mut self) {
         loop {
             match &mut self.state {
-                ConnectionState::Open(_) => return,
-                ConnectionState::Opening(opening) => match opening.await {
-                    Ok(connection) => self.state = ConnectionState::Open(connection),
+                RedisConnectionState::Open(_) => return,
+                RedisConnectionState::Opening(opening) => match opening.await {
+                    Ok(connection) => self.state = RedisConnectionState::Open(connection),
                     Err(error) => self.retry_after(&error),
                 },
             }
@@ -146,7 +150,7 @@ impl ReconnectingConnection {
         let (settings, progress) = (self.settings.clone(), self.progress.clone());
         // On the background runtime: this runtime may have no timers.
         let pause = background::handle().spawn(async { sleep(AFTER_PANIC).await });
-        self.state = ConnectionState::Opening(tokio::spawn(async move {
+        self.state = RedisConnectionState::Opening(tokio::spawn(async move {
             let _ = pause.await;
             connect_until_open(settings, progress).await
         }));
@@ -161,8 +165,8 @@ impl ReconnectingConnection {
 
     /// Checks the connection, and replaces it if the server does not answer on it.
     pub(crate) async fn check(&mut self) {
-        if let ConnectionState::Open(connection) = &mut self.state
-            && let Err(why) = connection.check(self.settings.call_timeout.min(CHECK)).await
+        if let RedisConnectionState::Open(connection) = &mut self.state
+            && let Err(why) = connection.check(self.settings.call_timeout.min(CHECK_TIMEOUT)).await
         {
             self.replace(&why);
         }
@@ -176,13 +180,13 @@ impl ReconnectingConnection {
 
     fn reopen(&mut self) {
         let task = tokio::spawn(connect_until_open(self.settings.clone(), self.progress.clone()));
-        self.state = ConnectionState::Opening(task);
+        self.state = RedisConnectionState::Opening(task);
     }
 }
 
 impl Drop for ReconnectingConnection {
     fn drop(&mut self) {
-        if let ConnectionState::Opening(opening) = &self.state {
+        if let RedisConnectionState::Opening(opening) = &self.state {
             opening.abort();
         }
     }
@@ -232,7 +236,7 @@ mod tests {
             RedisStore::builder(url).settings(RedisRole::Store).expect("the settings are right");
         ReconnectingConnection {
             settings: Arc::new(settings),
-            state: ConnectionState::Opening(opening),
+            state: RedisConnectionState::Opening(opening),
             progress: Arc::default(),
         }
     }
@@ -262,7 +266,7 @@ mod tests {
                 _ = pause => {}
             }
             assert!(
-                matches!(&connection.state, ConnectionState::Opening(opening) if !opening.is_finished())
+                matches!(&connection.state, RedisConnectionState::Opening(opening) if !opening.is_finished())
             );
         });
     }

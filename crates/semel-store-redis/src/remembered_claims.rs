@@ -15,7 +15,7 @@ const WAYS: usize = 4;
 /// The values that completions replace: the server compares the whole value. The completion of a claim that is not
 /// here, or has changed on the server, reads the record first.
 #[derive(Debug)]
-pub(crate) struct GrantedClaims(Mutex<ClaimSets>);
+pub(crate) struct RememberedClaims(Mutex<ClaimSets>);
 
 #[derive(Debug)]
 struct ClaimSets {
@@ -49,7 +49,7 @@ pub(crate) struct CompletionWrite {
     pub(crate) kept: u64,
 }
 
-impl GrantedClaims {
+impl RememberedClaims {
     pub(crate) fn new() -> Self {
         let sets = std::iter::repeat_with(Default::default).take(SETS).collect();
         Self(Mutex::new(ClaimSets { sets, count: 0 }))
@@ -121,7 +121,7 @@ mod tests {
         Owner { key: KeyHash::from_bytes([7; 32]), nonce: Nonce::random(), token: 1 }
     }
 
-    fn remember(claims: &GrantedClaims, owner: &Owner) {
+    fn remember(claims: &RememberedClaims, owner: &Owner) {
         let claimed = WrittenClaim { value: Bytes::from_static(b"x"), at: Timestamp::default() };
         claims.remember(owner.nonce, claimed);
     }
@@ -135,14 +135,14 @@ mod tests {
         })
     }
 
-    fn is_remembered(claims: &GrantedClaims, owner: &Owner) -> bool {
+    fn is_remembered(claims: &RememberedClaims, owner: &Owner) -> bool {
         let mut sets = claims.0.lock();
         sets.of(&owner.nonce).iter().flatten().any(|claim| claim.nonce == owner.nonce)
     }
 
     #[test]
     fn settled_claims_use_no_capacity() {
-        let (claims, [lasting, short, ..]) = (GrantedClaims::new(), neighbours::<2>());
+        let (claims, [lasting, short, ..]) = (RememberedClaims::new(), neighbours::<2>());
         remember(&claims, &lasting);
         for _ in 0..5 * WAYS {
             remember(&claims, &short);
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_full_set_forgets_its_oldest_claim() {
-        let (claims, owners) = (GrantedClaims::new(), neighbours::<{ WAYS + 1 }>());
+        let (claims, owners) = (RememberedClaims::new(), neighbours::<{ WAYS + 1 }>());
         owners.iter().for_each(|owner| remember(&claims, owner));
         assert!(!is_remembered(&claims, &owners[0]));
         assert!(owners[1..].iter().all(|owner| is_remembered(&claims, owner)));
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_nonce_that_is_granted_again_uses_one_slot() {
-        let (claims, owners) = (GrantedClaims::new(), neighbours::<WAYS>());
+        let (claims, owners) = (RememberedClaims::new(), neighbours::<WAYS>());
         owners.iter().for_each(|owner| remember(&claims, owner));
         claims.forget(&owners[0].nonce);
         for _ in 0..5 {
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn nearly_all_of_a_thousand_running_claims_are_remembered() {
-        let (claims, owners) = (GrantedClaims::new(), [(); 1000].map(|()| owner()));
+        let (claims, owners) = (RememberedClaims::new(), [(); 1000].map(|()| owner()));
         owners.iter().for_each(|owner| remember(&claims, owner));
         let known = owners.iter().filter(|owner| is_remembered(&claims, owner)).count();
         assert!(known > 980, "{known}");
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_value_that_is_no_claim_of_this_key_is_not_completed_blindly() {
-        let (claims, owner) = (GrantedClaims::new(), owner());
+        let (claims, owner) = (RememberedClaims::new(), owner());
         remember(&claims, &owner);
         let request = CompleteRequest { owner, outcome: Arc::new(Outcome::success("x")) };
         assert!(claims.completion(&request, Timestamp::default()).is_none());
@@ -190,7 +190,8 @@ mod tests {
 
     #[test]
     fn an_outcome_is_not_encoded_before_its_trip() {
-        let (claims, owner, day) = (GrantedClaims::new(), owner(), Span::from_millis(86_400_000));
+        let (claims, owner, day) =
+            (RememberedClaims::new(), owner(), Span::from_millis(86_400_000));
         let claim = ClaimRequest {
             key: owner.key,
             fingerprint: Fingerprint::of_bytes(b"this"),
