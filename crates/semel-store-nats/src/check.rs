@@ -21,7 +21,7 @@ pub(crate) fn refuse_old(server: &ServerInfo, settings: &NatsSettings) -> Result
     if is_old(server) && settings.old_server.is_none() {
         return Err(Error::invalid(format!(
             "nats: server {} ignores per-key TTL; semel needs NATS 2.11, or ?old-server-max-age=36h, with \
-             which everything is forgotten after that age, what is Unknown or on hold too",
+             which every record is forgotten after that age, including those that are Unknown or on hold",
             server.version
         )));
     }
@@ -107,11 +107,11 @@ pub(crate) fn refuse_unfit(config: &StreamConfig, settings: &NatsSettings) -> Re
 /// What the version of a fit server means.
 fn server_finding(server: &ServerInfo, settings: &NatsSettings) -> Finding {
     match settings.old_server {
-        None => Finding::good(format!("NATS {}, which keeps a TTL for each key", server.version)),
+        None => Finding::good(format!("NATS {}, which supports per-key TTL", server.version)),
         Some(age) => Finding::warning(
             format!(
-                "NATS {}: without per-key TTL everything is forgotten after {} s, what is Unknown or on \
-                 hold too",
+                "NATS {}: without per-key TTL, every record is forgotten after {} s, including those that are \
+                 Unknown or on hold",
                 server.version,
                 age.as_secs()
             ),
@@ -126,12 +126,12 @@ fn bucket_findings(info: &StreamInfo) -> Vec<Finding> {
     let copies = info.cluster.iter().flat_map(|cluster| &cluster.replicas);
     let behind = copies.filter(|copy| copy.offline || !copy.current).count();
     vec![
-        Finding::good("file storage, discard new, history 1: nothing is forgotten before its time"),
+        Finding::good("file storage, discard new, history 1: no record is lost before it expires"),
         replicas(config.num_replicas, behind),
         capacity(config),
         Finding::warning(
-            "sync_interval: not told to clients; unless it is always, servers that lose power together forget \
-             the last moments",
+            "sync_interval: clients cannot read it; unless it is always, servers that lose power together lose the \
+             writes of the last moments",
             "see whether /jsz of each server's monitoring port says \"sync_always\": true (curl -s \
              http://HOST:8222/jsz); if not, set jetstream { sync_interval: always }",
         ),
@@ -141,27 +141,28 @@ fn bucket_findings(info: &StreamInfo) -> Vec<Finding> {
 fn replicas(count: u8, behind: usize) -> Finding {
     if count < 3 {
         return Finding::warning(
-            format!("{count} copies: when a server is lost, so may be what was done"),
+            format!("{count} copies: the loss of a server may lose records"),
             "run three servers and set the bucket's replicas to 3",
         );
     }
     if behind > 0 {
         return Finding::warning(
             format!(
-                "{count} copies, of which {behind} are away or behind: the next loss may stop or forget"
+                "{count} copies, of which {behind} are offline or behind: the loss of another server may stop the \
+                 store or lose records"
             ),
             "start the servers that are down, and wait until they have caught up",
         );
     }
-    Finding::good(format!("{count} copies, all there: one lost server forgets nothing"))
+    Finding::good(format!("{count} copies, all online: the loss of one server loses no record"))
 }
 
 fn capacity(config: &StreamConfig) -> Finding {
     if config.max_bytes > 0 || config.max_msgs > 0 {
-        return Finding::good("the bucket is bounded; when it is full, new keys are refused");
+        return Finding::good("the bucket has a limit; when it is full, new keys are refused");
     }
     Finding::warning(
-        "the bucket has no bound of its own; the disk is one",
+        "the bucket has no limit, so it may fill the disk",
         "set max_bytes, or watch the disk",
     )
 }

@@ -183,10 +183,10 @@ pub(crate) mod tests {
         assert!(is_live(&sightings, &snapshot(5, AT), later), "a clock must not end a lease");
         sleep(LEASE * 11 / 10);
         assert!(!is_live(&sightings, &snapshot(5, AT), later));
-        assert!(is_live(&sightings, &snapshot(6, AT), later), "a renewal begins anew");
+        assert!(is_live(&sightings, &snapshot(6, AT), later), "a renewal starts the time again");
         assert!(
             is_live(&sightings, &snapshot(6, later), later),
-            "so does another message with the same revision"
+            "another message with the same revision does too"
         );
     }
 
@@ -201,7 +201,7 @@ pub(crate) mod tests {
         );
         sightings.wrote(claim.record.clone().unwrap(), 5, 0);
         sleep(LEASE * 11 / 10);
-        assert!(!is_live(&sightings, &claim, AT), "though the server's clock stands still");
+        assert!(!is_live(&sightings, &claim, AT), "the server's clock is not used");
     }
 
     #[test]

@@ -122,9 +122,7 @@ impl NatsRequest<'_> {
         Ok(match change {
             // An unacknowledged write that expects this revision may still be stored.
             Change::Keep
-                if self
-                    .unacknowledged_revisions()
-                    .any(|unacknowledged_revisions| unacknowledged_revisions == revision) =>
+                if self.unacknowledged_revisions().any(|expected| expected == revision) =>
             {
                 return Err(unknown_result());
             }

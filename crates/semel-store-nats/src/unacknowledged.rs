@@ -75,7 +75,7 @@ mod tests {
     const OTHER: Nonce = Nonce::from_bytes([2; 16]);
 
     fn claimed() -> Record {
-        snapshot(1, NOW).record.expect("it is there")
+        snapshot(1, NOW).record.expect("the key is claimed")
     }
 
     fn granted(record: &Record) -> StoreReply {
@@ -85,7 +85,7 @@ mod tests {
     }
 
     fn own() -> Nonce {
-        claimed().nonce.expect("it is owned")
+        claimed().nonce.expect("a claim has a nonce")
     }
 
     fn write(revision: u64, record: Record, reply: StoreReply) -> ConditionalWrite {
@@ -98,7 +98,10 @@ mod tests {
         }
     }
 
-    fn record_of(nonce: impl Into<Option<Nonce>>, change: impl FnOnce(&mut Record)) -> KeySnapshot {
+    fn snapshot_with(
+        nonce: impl Into<Option<Nonce>>,
+        change: impl FnOnce(&mut Record),
+    ) -> KeySnapshot {
         let mut record = Record { nonce: nonce.into(), ..claimed() };
         change(&mut record);
         KeySnapshot { revision: 6, record: Some(record), ..KeySnapshot::default() }
@@ -121,14 +124,14 @@ mod tests {
     #[test]
     fn a_renewal_that_was_not_stored_is_not_confused_with_the_one_before() {
         let later = |millis| NOW.after(Duration::from_millis(millis));
-        let (first, record_of) = renewed(&claimed(), later(5));
+        let (first, stored) = renewed(&claimed(), later(5));
         let (record, value) = renewed(&first, later(10));
-        assert_eq!(value.bytes, record_of.bytes, "both have the same bytes");
+        assert_eq!(value.bytes, stored.bytes, "both have the same bytes");
         let write =
             ConditionalWrite { value, ..write(5, record, StoreReply::Renew(Renewal::Extended)) };
         let snapshot = |revision| KeySnapshot {
             revision,
-            bytes: record_of.bytes.clone(),
+            bytes: stored.bytes.clone(),
             ..KeySnapshot::default()
         };
         assert!(!write.is_in(&snapshot(5)), "the write expects this revision");
@@ -142,40 +145,40 @@ mod tests {
         for (snapshot, may_have_been_replaced, why) in [
             (KeySnapshot::default(), false, "the key was never written"),
             (KeySnapshot { revision: 6, ..KeySnapshot::default() }, true, "the key was forgotten"),
-            (record_of(own(), |_| {}), false, "it is there"),
+            (snapshot_with(own(), |_| {}), false, "the claim is stored"),
             (
-                record_of(own(), |it| it.state = State::Unknown),
+                snapshot_with(own(), |it| it.state = State::Unknown),
                 true,
                 "another request ended its lease",
             ),
             (
-                record_of(own(), |it| it.state = State::Dead),
+                snapshot_with(own(), |it| it.state = State::Dead),
                 true,
                 "another request ended its lease",
             ),
-            (record_of(OTHER, as_old), false, "another claim was first"),
+            (snapshot_with(OTHER, as_old), false, "another claim was first"),
             (
-                record_of(OTHER, |it| it.created_at = NOW),
+                snapshot_with(OTHER, |it| it.created_at = NOW),
                 true,
                 "it expired, and another claim created the key again",
             ),
             (
-                record_of(OTHER, |it| it.token = 2),
+                snapshot_with(OTHER, |it| it.token = 2),
                 true,
                 "another claim, perhaps a third after this one",
             ),
             (
-                record_of(None, |_| {}),
+                snapshot_with(None, |_| {}),
                 true,
                 "an operator resolved or erased it, and its owner is unknown",
             ),
             (
-                record_of(None, as_old),
+                snapshot_with(None, as_old),
                 false,
                 "another claim was first, and an operator decided after it",
             ),
             (
-                record_of(OTHER, |it| (it.created_at, it.token) = (earlier(), 2)),
+                snapshot_with(OTHER, |it| (it.created_at, it.token) = (earlier(), 2)),
                 false,
                 "another claim was first, and a third after it",
             ),
@@ -195,14 +198,15 @@ mod tests {
         for (created_at, token, may_have_been_replaced) in
             [(earlier(), 2, false), (earlier(), 3, true), (NOW, 2, true)]
         {
-            let snapshot = record_of(OTHER, |it| (it.created_at, it.token) = (created_at, token));
+            let snapshot =
+                snapshot_with(OTHER, |it| (it.created_at, it.token) = (created_at, token));
             assert_eq!(
                 second.may_have_been_replaced(&snapshot, own()),
                 may_have_been_replaced,
                 "{snapshot:?}"
             );
         }
-        let snapshot = KeySnapshot { revision: 5, ..record_of(OTHER, |_| {}) };
+        let snapshot = KeySnapshot { revision: 5, ..snapshot_with(OTHER, |_| {}) };
         assert!(!second.may_have_been_replaced(&snapshot, own()), "it was not stored yet");
     }
 
@@ -219,17 +223,15 @@ mod tests {
         let dead = Record { state: State::Dead, nonce: Some(OTHER), ..claimed() };
         let write_dead = write(5, dead, StoreReply::Claim(Claim::Dead));
         let bytes = write_dead.value.bytes.clone();
+        assert!(write_dead.may_have_been_replaced(
+            &snapshot_with(OTHER, |it| it.state = State::Completed),
+            own()
+        ));
+        let stored = KeySnapshot { bytes, ..snapshot_with(OTHER, |it| it.state = State::Dead) };
         assert!(
-            write_dead
-                .may_have_been_replaced(&record_of(OTHER, |it| it.state = State::Completed), own())
-        );
-        let record_of = KeySnapshot { bytes, ..record_of(OTHER, |it| it.state = State::Dead) };
-        assert!(
-            !write_dead.may_have_been_replaced(&record_of, own()),
+            !write_dead.may_have_been_replaced(&stored, own()),
             "the record is the same, whichever request wrote it"
         );
-        assert!(
-            !write_dead.may_have_been_replaced(&KeySnapshot { revision: 5, ..record_of }, own())
-        );
+        assert!(!write_dead.may_have_been_replaced(&KeySnapshot { revision: 5, ..stored }, own()));
     }
 }

@@ -96,13 +96,13 @@ impl RedisServerInfo {
 
     fn eviction(&self) -> Finding {
         match self.number("evicted_keys") {
-            0 => Finding::good("maxmemory-policy noeviction: nothing is forgotten before its time"),
+            0 => Finding::good("maxmemory-policy noeviction: no record is lost before it expires"),
             count => Finding::warning(
                 format!(
-                    "maxmemory-policy noeviction, but it was another: {count} keys were evicted since the \
-                     server started, and may have been records"
+                    "maxmemory-policy noeviction, but {count} keys were evicted since the server started, under \
+                     another policy; some of them may have been records"
                 ),
-                "keep the policy in the server's file too, so that a restart does not bring the other back",
+                "set the policy in the server's configuration file too, so that a restart does not restore the other",
             ),
         }
     }
@@ -111,7 +111,9 @@ impl RedisServerInfo {
         let forgets = forgets(role);
         if self.get("aof_enabled") != "1" {
             return Finding::warning(
-                format!("appendonly no: a crash of the server {forgets}, since its last snapshot"),
+                format!(
+                    "appendonly no: a crash of the server {forgets} (those since its last snapshot)"
+                ),
                 "set appendonly yes and appendfsync always",
             );
         }
@@ -123,19 +125,19 @@ impl RedisServerInfo {
         }
         match appendfsync {
             Some("always") => {
-                Finding::good("appendonly yes, appendfsync always: acknowledged is on disk")
+                Finding::good("appendonly yes, appendfsync always: acknowledged writes are on disk")
             }
             Some(other) => Finding::warning(
                 format!(
-                    "appendonly yes, appendfsync {other}: a crash of the server {forgets}, of the last moments"
+                    "appendonly yes, appendfsync {other}: a crash of the server {forgets} (those of the last moments)"
                 ),
-                "set appendfsync always and no-appendfsync-on-rewrite no if they may not be lost",
+                "set appendfsync always and no-appendfsync-on-rewrite no if those must not be lost",
             ),
             None => Finding::warning(
                 format!(
-                    "appendonly yes: a crash of the server {forgets}, as far as its appendfsync had not written"
+                    "appendonly yes: a crash of the server {forgets} (those that are not on disk by its appendfsync)"
                 ),
-                "set appendfsync always if a second may not be lost (CONFIG GET appendfsync shows it)",
+                "set appendfsync always if the last second must not be lost (CONFIG GET appendfsync shows it)",
             ),
         }
     }
@@ -143,14 +145,17 @@ impl RedisServerInfo {
     fn replicas(&self, role: RedisRole) -> Finding {
         let fix = match role {
             RedisRole::Store => {
-                "let PostgreSQL decide where that is not acceptable: --store postgres://… --front redis://…"
+                "use PostgreSQL as the store where that is not acceptable: --store postgres://… --front redis://…"
             }
             RedisRole::Front(_) => "repeat `semel keys forget` and erasures after a failover",
         };
         match self.number("connected_slaves") {
-            0 => Finding::good("no replicas, so no failover that could forget"),
+            0 => Finding::good("no replicas, so no failover can lose records"),
             count => Finding::warning(
-                format!("{count} replicas: a failover {}, of the last moments", forgets(role)),
+                format!(
+                    "{count} replicas: a failover {} (those of the last moments)",
+                    forgets(role)
+                ),
                 fix,
             ),
         }
@@ -159,7 +164,7 @@ impl RedisServerInfo {
     fn memory(&self) -> Finding {
         match (self.number("used_memory"), self.number("maxmemory")) {
             (_, 0) => Finding::warning(
-                "maxmemory is not set: the system ends a server that grows too large",
+                "maxmemory is not set: the system kills a server that uses too much memory",
                 "set maxmemory below the machine's memory",
             ),
             (used, max) if used > max / 10 * 8 => Finding::warning(
@@ -237,9 +242,7 @@ fn fsync_policy(reply: &Value) -> Option<String> {
 const fn forgets(role: RedisRole) -> &'static str {
     match role {
         RedisRole::Store => "forgets claims and outcomes",
-        RedisRole::Front(_) => {
-            "forgets removals, so that it may replay what was erased or forgotten"
-        }
+        RedisRole::Front(_) => "forgets removals, and may then replay erased or forgotten outcomes",
     }
 }
 

@@ -11,8 +11,8 @@ use semel_core::Timestamp;
 /// call that read the time. They are wrong after the server's clock was set, or this process was suspended, until the
 /// time is read again.
 ///
-/// They are used only where the server has decided already: for the age of a replay, for the times in a completed record,
-/// and for the time of the next check.
+/// They are used only where the server has decided already: for the age of a replay, for the times in a completed
+/// record, and for the time of the next check.
 #[derive(Debug)]
 pub(crate) struct RedisClock {
     start: Instant,

@@ -1,5 +1,4 @@
-//! One connection to one of the servers: opened here, and opened again by the driver after a loss, see
-//! [`reconnect`](reconnect).
+//! One connection to one of the servers: opened here, and opened again by the driver after a loss, see `reconnect.rs`.
 
 mod reconnect;
 

@@ -49,7 +49,7 @@ async fn a_replica_that_is_offline_is_reported_as_a_warning() {
         let findings = NatsStore::builder(&url).checks().await.unwrap();
         findings.iter().map(|it| format!("{:?} {}\n", it.level, it.what)).collect::<String>()
     };
-    until("all replicas are online", async || report().await.contains("Good 3 copies, all there"))
+    until("all replicas are online", async || report().await.contains("Good 3 copies, all online"))
         .await;
     let follower = (nodes.leader("KV_ids").unwrap() + 1) % 3;
     nodes.nodes[follower].kill().unwrap();

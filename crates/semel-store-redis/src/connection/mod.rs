@@ -1,5 +1,5 @@
-//! One connection to a server or a cluster: [`open`](open) connects and checks the servers, this file sends commands,
-//! [`reconnect`](reconnect) replaces a lost connection.
+//! One connection to a server or a cluster: `open.rs` connects and checks the servers, this file sends commands,
+//! `reconnect.rs` replaces a lost connection.
 
 mod open;
 mod reconnect;
