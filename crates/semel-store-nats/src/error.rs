@@ -129,7 +129,7 @@ pub(crate) fn disconnected() -> Error {
 }
 
 pub(crate) fn overtaken() -> Error {
-    unavailable("nats: the key changed again and again under this call; try again")
+    unavailable("nats: other requests kept changing the key during this call; try again")
 }
 
 pub(crate) fn unknown_result() -> Error {

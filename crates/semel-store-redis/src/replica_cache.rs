@@ -56,7 +56,7 @@ pub(crate) struct ReplicaCacheSettings {
 }
 
 impl RedisFront {
-    /// Connects at once, or later if the server does not answer now. Runs on semel's own runtime.
+    /// Connects at once, or later if the server does not answer now. Runs on the background runtime.
     pub(crate) async fn open(settings: ReplicaCacheSettings) -> Result<Self> {
         let connections = Arc::<FrontConnections>::default();
         let connecting = match connections.connect(&settings).await {

@@ -326,7 +326,7 @@ impl RedisRequest {
 }
 
 fn overtaken() -> Error {
-    unavailable("redis: the key changed again and again under this call; try again")
+    unavailable("redis: other requests kept changing the key during this call; try again")
 }
 
 #[cfg(test)]
