@@ -34,7 +34,7 @@ pub(crate) struct QueuedRequest {
     pub(crate) reply_sender: oneshot::Sender<RawReply>,
 }
 
-/// A message to a subject on which the server replies.
+/// A message that the server replies to.
 #[derive(Debug)]
 pub(crate) struct OutgoingRequest {
     pub(crate) subject: String,

@@ -61,7 +61,7 @@ async fn maintenance_notices_a_demoted_primary() {
     let server = own();
     let connect = async || RedisStore::connect(server.url()).await.unwrap();
     let (leading, purging) = (connect().await, connect().await);
-    // A replica of a primary that does not exist keeps its data. Clients are not told about the change.
+    // A replica of a primary that does not exist keeps its data, and its clients get no message about the change.
     server.ask(&["CONFIG", "SET", "replica-serve-stale-data", "no"]).unwrap();
     server.ask(&["REPLICAOF", "127.0.0.1", "1"]).unwrap();
     let is_left = |error: Error| error.to_string().contains("is a replica");
