@@ -51,7 +51,7 @@ pub(crate) async fn open_store(config: &StoreConfig) -> Result<Engine> {
 
 /// Refuses a store that does not exist: opening it would create an empty one, and the command would find no fault.
 pub(crate) fn refuse_absent(config: &StoreConfig) -> Result<()> {
-    if config.url.is_forgotten() {
+    if config.url.is_volatile() {
         bail!(UsageError(format!(
             "{} is forgotten with its process, so there is nothing to read; name another store with \
              --store",

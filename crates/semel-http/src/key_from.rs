@@ -14,10 +14,10 @@ type KeyFn = dyn Fn(&Parts, &Bytes) -> Option<String> + Send + Sync;
 
 /// Finds a key in requests of clients that send no `Idempotency-Key`. The header wins when it is there.
 #[derive(Clone)]
-pub struct KeyFrom(KeySource);
+pub struct KeyFrom(KeyLocation);
 
 #[derive(Clone)]
-enum KeySource {
+enum KeyLocation {
     JsonPointer(Arc<str>),
     Closure(Arc<KeyFn>),
 }
@@ -25,21 +25,21 @@ enum KeySource {
 impl KeyFrom {
     /// The string or 64-bit integer at a JSON pointer (RFC 6901) in the body, such as `/request_id`.
     pub fn json_pointer(pointer: impl Into<Arc<str>>) -> Self {
-        Self(KeySource::JsonPointer(pointer.into()))
+        Self(KeyLocation::JsonPointer(pointer.into()))
     }
 
     /// The key that the closure finds in head and body. `None` means that there is no key.
     pub fn closure(
         find: impl Fn(&Parts, &Bytes) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
-        Self(KeySource::Closure(Arc::new(find)))
+        Self(KeyLocation::Closure(Arc::new(find)))
     }
 
     /// Checks the pointer when the layer is built, before any request.
     pub(crate) fn check(&self) -> Result<()> {
         match &self.0 {
-            KeySource::JsonPointer(pointer) => Pointer::parse(pointer).map(drop),
-            KeySource::Closure(_) => Ok(()),
+            KeyLocation::JsonPointer(pointer) => Pointer::parse(pointer).map(drop),
+            KeyLocation::Closure(_) => Ok(()),
         }
     }
 
@@ -47,8 +47,8 @@ impl KeyFrom {
     /// meant to send a key.
     pub(crate) fn find(&self, parts: &Parts, body: &Bytes) -> Result<Option<String>, Problem> {
         match &self.0 {
-            KeySource::JsonPointer(pointer) => at(pointer, body),
-            KeySource::Closure(find) => Ok(find(parts, body)),
+            KeyLocation::JsonPointer(pointer) => at(pointer, body),
+            KeyLocation::Closure(find) => Ok(find(parts, body)),
         }
     }
 }
@@ -102,8 +102,8 @@ fn read<'a, T: Deserialize<'a>>(json: &'a RawValue) -> Result<T, Unusable> {
 impl fmt::Debug for KeyFrom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            KeySource::JsonPointer(pointer) => write!(f, "JsonPointer({pointer})"),
-            KeySource::Closure(_) => f.write_str("Closure"),
+            KeyLocation::JsonPointer(pointer) => write!(f, "JsonPointer({pointer})"),
+            KeyLocation::Closure(_) => f.write_str("Closure"),
         }
     }
 }

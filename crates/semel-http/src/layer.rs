@@ -15,7 +15,7 @@ use crate::{
     observe::Observer,
     problem,
     state::{LayerState, PreparedRoute},
-    unprotected::UnprotectedKeys,
+    unprotected::IgnoredKeys,
 };
 
 /// Makes retried writes take effect once. Put it behind authentication.
@@ -213,7 +213,7 @@ impl IdempotencyLayerBuilder<WithPrincipal> {
             budget: BufferBudget::new(self.buffer_bytes),
             timeout: CoarseTimeout::default(),
             problem_base: self.problem_base.into(),
-            unprotected: UnprotectedKeys::default(),
+            unprotected: IgnoredKeys::default(),
         })))
     }
 }

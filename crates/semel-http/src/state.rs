@@ -14,7 +14,7 @@ use crate::{
     keyed_request::EchoedHeaders,
     observe::Observer,
     problem::{self, Problem, ProblemBase},
-    unprotected::UnprotectedKeys,
+    unprotected::IgnoredKeys,
 };
 
 /// Everything that the clones of a layer share.
@@ -30,7 +30,7 @@ pub(crate) struct LayerState {
     pub(crate) timeout: CoarseTimeout,
     pub(crate) problem_base: Arc<str>,
     pub(crate) observer: Observer,
-    pub(crate) unprotected: UnprotectedKeys,
+    pub(crate) unprotected: IgnoredKeys,
 }
 
 /// A route's policy, and the engine that runs under it.

@@ -16,12 +16,12 @@ const MAX_ROUTES: usize = 256;
 
 /// The hashes of the routes that were logged. Routes without a known template are logged once per method.
 #[derive(Debug, Default)]
-pub(crate) struct UnprotectedKeys {
+pub(crate) struct IgnoredKeys {
     hasher: RandomState,
     logged: Mutex<HashSet<u64>>,
 }
 
-impl UnprotectedKeys {
+impl IgnoredKeys {
     /// Counts a request with a key whose method is not protected.
     pub(crate) fn count(&self, parts: &Parts, operation: &Operation) {
         let outer = parts.extensions.get::<Idempotency>();
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_route_is_logged_once_and_the_number_of_routes_is_bounded() {
-        let unprotected = UnprotectedKeys::default();
+        let unprotected = IgnoredKeys::default();
         let routes: Vec<_> = (0..2 * MAX_ROUTES).map(|path| format!("GET /{path}")).collect();
         let orders = ["GET /orders"; 3].map(|route| unprotected.is_new(route));
         assert_eq!(orders, [true, false, false]);

@@ -16,7 +16,7 @@ use crate::settings::GatewayConfig;
 /// Why the store cannot be opened, with the settings to look at.
 pub async fn engine(config: &GatewayConfig) -> Result<Engine> {
     let url = config.store.as_ref().context("there is no store; set --store")?;
-    if url.is_forgotten() {
+    if url.is_volatile() {
         warn!("store {url} is not durable: a restart forgets every outcome");
     }
     match url.folder() {

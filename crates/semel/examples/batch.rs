@@ -1,4 +1,4 @@
-//! A redelivered batch of events: twins and repeats run once.
+//! A redelivered batch of events: duplicates in the batch and repeats of it run once.
 
 use semel::{
     Context, Engine, Fingerprint, KeySource, MemoryStore, Policy, Principal, Scope, WorkError,

@@ -1,4 +1,4 @@
-//! Events with effects in PostgreSQL: a source that delivers everything twice, and users that are welcomed once.
+//! Events with effects in PostgreSQL: a source delivers every event twice, and each user is welcomed once.
 //!
 //! `DATABASE_URL=postgres://… cargo run -p semel --features inbox-sqlx --example inbox`
 
@@ -13,7 +13,7 @@ use sqlx::{
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 
-/// What the source delivers.
+/// The event that the source delivers.
 #[derive(Clone)]
 struct UserRegistered {
     id: String,
@@ -28,7 +28,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         );
         return Ok(());
     };
-    // A schema of its own, gone at the end.
+    // A schema for this run, dropped at the end.
     let schema = format!("semel_example_{}", std::process::id());
     let options = url.parse::<PgConnectOptions>()?.options([("search_path", &schema)]);
     let pool = PgPoolOptions::new().connect_with(options).await?;
@@ -52,7 +52,7 @@ async fn run(pool: &PgPool, schema: &str) -> Result<(), Box<dyn Error>> {
         match inbox.process(&known_by, async |tx, ctx| welcome(tx, ctx, &event).await).await {
             Ok(Done::Now(())) => println!("{}: welcomed, acknowledged", event.email),
             Ok(Done::Duplicate(_)) => println!("{}: already processed, acknowledged", event.email),
-            // A twin is at it, or something may pass by itself: later.
+            // A duplicate is being processed, or the failure may be temporary: try again later.
             Ok(Done::Busy) | Err(InboxError::Retry(_)) => source.push_back(event),
             Err(InboxError::Failed { replayed, .. }) => {
                 println!("{}: failed for good (again: {replayed}), dead-lettered", event.email);
@@ -68,7 +68,7 @@ async fn run(pool: &PgPool, schema: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// All of it commits with the event, or nothing does.
+/// Profile, e-mail and event commit together or not at all.
 async fn welcome(
     tx: &mut SqlxTx,
     ctx: &InboxContext,
@@ -79,7 +79,7 @@ async fn welcome(
     if !event.email.contains('@') {
         return Err(WorkError::failure("not-an-address", "it has no @"));
     }
-    // Sent by somebody else after the commit. The key is the same in every copy: the mailer sends one.
+    // Another process sends the e-mail after the commit. The key is the same in every copy, so it sends one.
     let email = "INSERT INTO emails (recipient, key) VALUES ($1, $2)";
     let key = ctx.downstream_key().to_string();
     sqlx::query(email).bind(event.email).bind(key).execute(&mut **tx).await?;

@@ -22,12 +22,12 @@ use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 
 #[derive(Deserialize)]
-struct Order {
+struct ChargeOrder {
     cents: u64,
 }
 
 #[derive(Serialize)]
-struct Receipt {
+struct ChargeReceipt {
     number: u64,
     cents: u64,
     bank_key: String,
@@ -38,12 +38,12 @@ type Charges = Arc<AtomicU64>;
 async fn charge(
     State(charges): State<Charges>,
     idempotency: Idempotency,
-    Json(order): Json<Order>,
-) -> (StatusCode, Json<Receipt>) {
+    Json(order): Json<ChargeOrder>,
+) -> (StatusCode, Json<ChargeReceipt>) {
     let number = charges.fetch_add(1, SeqCst) + 1;
-    // What the bank should get as its own Idempotency-Key: the same on every attempt.
+    // The Idempotency-Key for the bank: the same on every attempt.
     let bank_key = idempotency.downstream_key().to_string();
-    (StatusCode::CREATED, Json(Receipt { number, cents: order.cents, bank_key }))
+    (StatusCode::CREATED, Json(ChargeReceipt { number, cents: order.cents, bank_key }))
 }
 
 fn service(charges: Charges) -> Result<Router, semel::Error> {

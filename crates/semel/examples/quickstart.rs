@@ -29,16 +29,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let scope = Scope::new("payments", Principal::from("user-7"), "charge");
     for call in 1..=3 {
         let order = Order { id: "order-42".into(), cents: 500 };
-        let (key, asked) = (scope.key(&order.id)?, Fingerprint::of(&order)?);
+        let (key, fingerprint) = (scope.key(&order.id)?, Fingerprint::of(&order)?);
         let work = move |context| async move { charge(&order, context).await };
-        let answer = engine.run(key, asked, work).await?;
+        let answer = engine.run(key, fingerprint, work).await?;
         println!("call {call}: {:?}, replayed: {}", answer.value, answer.replayed);
         assert_eq!(answer.replayed, call > 1);
     }
     let other = Order { id: "order-42".into(), cents: 999 };
-    let (key, asked) = (scope.key(&other.id)?, Fingerprint::of(&other)?);
+    let (key, fingerprint) = (scope.key(&other.id)?, Fingerprint::of(&other)?);
     let refused =
-        engine.run(key, asked, move |context| async move { charge(&other, context).await });
+        engine.run(key, fingerprint, move |context| async move { charge(&other, context).await });
     println!("same key, other amount: {}", refused.await.expect_err("the key is taken"));
     Ok(())
 }

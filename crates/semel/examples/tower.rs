@@ -35,7 +35,7 @@ async fn send(
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let engine = Engine::builder().store(MemoryStore::new()).build()?;
-    // Without a router that knows templates, a closure does.
+    // A closure provides route templates if there is no router.
     let template = RouteTemplate::closure(|parts| {
         parts.uri.path().starts_with("/mail/").then(|| "/mail/{to}".to_owned())
     });

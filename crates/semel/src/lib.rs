@@ -1,7 +1,7 @@
 //! One effect per operation over at-least-once delivery.
 //!
 //! A client retries, a broker redelivers, a process dies half-way: the outcome of an operation is
-//! recorded once, and everybody who asks again gets that same outcome.
+//! recorded once, and every later caller gets that same outcome.
 //!
 //! ```
 //! use semel::{Engine, Fingerprint, MemoryStore, Principal, Scope, WorkError};
@@ -18,11 +18,11 @@
 //! # Ok(()) }
 //! ```
 //!
-//! - [`Engine`] runs work; its page draws what happens to a key.
-//! - [`Policy`] says how long outcomes are kept and what becomes of a lost owner.
+//! - [`Engine`] runs work. Its page draws the states of a key.
+//! - [`Policy`] says how long outcomes are kept, and what happens after an owner is lost.
 //! - [`Store`] is where records live. Each backend is a feature of this crate: `memory` (default),
 //!   `embedded` (a folder, durable), `postgres`, `redis` and `nats` (shared by many processes). [`StoreUrl`]
-//!   opens any of them; [`FromUrl`] makes an engine of one.
+//!   opens any of them, and [`FromUrl`] makes an engine over one.
 //! - `inbox::PgInbox` (feature `postgres`, over a pool with `inbox-sqlx` or `inbox-deadpool`) records events in the
 //!   handler's own transaction.
 //! - Feature `sealed` is a layer that keeps outcomes and labels encrypted in any store.
@@ -62,7 +62,7 @@ pub use semel_store_nats::{NatsStore, NatsStoreBuilder};
 #[cfg(feature = "postgres")]
 pub use semel_store_postgres::{Migration, PostgresStore, PostgresStoreBuilder};
 
-/// Events recorded in the transaction that carries out what they ask for.
+/// Events that are recorded in the transaction of their handler.
 #[cfg(feature = "postgres")]
 pub mod inbox {
     #[cfg(feature = "inbox-deadpool")]
@@ -93,12 +93,12 @@ pub use semel_core::{MemoryReplicaCache, MemoryStore, MemoryStoreBuilder, WhenFu
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
-/// And those of the HTTP guide.
+/// The examples of the HTTP guide run as tests.
 #[cfg(all(doctest, feature = "axum"))]
 #[doc = include_str!("../../../docs/HTTP.md")]
 struct HttpGuide;
 
-/// And those of the inbox's.
+/// The examples of the inbox guide run as tests.
 #[cfg(all(doctest, feature = "inbox-sqlx", feature = "inbox-deadpool"))]
 #[doc = include_str!("../../../docs/inbox.md")]
 struct InboxGuide;

@@ -101,7 +101,7 @@ fn cache(config: &StoreConfig) -> Finding {
 
 fn held(config: &StoreConfig, stats: Stats) -> Vec<Finding> {
     let Stats { records, unknown, dead } = stats;
-    let of_others = match config.url.counts_others() {
+    let of_others = match config.url.counts_foreign_keys() {
         true => " (this server counts the keys of other applications, too)",
         false => "",
     };

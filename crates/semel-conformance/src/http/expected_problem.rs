@@ -8,11 +8,11 @@ use super::TestResponse;
 pub(super) struct ExpectedProblem {
     name: &'static str,
     status: u16,
-    again: Retry,
+    retry: ExpectedRetry,
 }
 
 /// Whether a client should retry.
-enum Retry {
+enum ExpectedRetry {
     Never,
     /// Retry, although the attempt may have had an effect.
     Failed,
@@ -21,33 +21,34 @@ enum Retry {
 }
 
 pub(super) const KEY_MISSING: ExpectedProblem =
-    ExpectedProblem::new("key-missing", 400, Retry::Never);
+    ExpectedProblem::new("key-missing", 400, ExpectedRetry::Never);
 pub(super) const KEY_INVALID: ExpectedProblem =
-    ExpectedProblem::new("key-invalid", 400, Retry::Never);
+    ExpectedProblem::new("key-invalid", 400, ExpectedRetry::Never);
 pub(super) const MISMATCH: ExpectedProblem =
-    ExpectedProblem::new("fingerprint-mismatch", 409, Retry::Never);
+    ExpectedProblem::new("fingerprint-mismatch", 409, ExpectedRetry::Never);
 pub(super) const MISMATCH_422: ExpectedProblem =
-    ExpectedProblem::new("fingerprint-mismatch", 422, Retry::Never);
+    ExpectedProblem::new("fingerprint-mismatch", 422, ExpectedRetry::Never);
 pub(super) const IN_PROGRESS: ExpectedProblem =
-    ExpectedProblem::new("in-progress", 409, Retry::Later);
+    ExpectedProblem::new("in-progress", 409, ExpectedRetry::Later);
 pub(super) const UNKNOWN: ExpectedProblem =
-    ExpectedProblem::new("outcome-unknown", 409, Retry::Never);
+    ExpectedProblem::new("outcome-unknown", 409, ExpectedRetry::Never);
 pub(super) const EXHAUSTED: ExpectedProblem =
-    ExpectedProblem::new("attempts-exhausted", 409, Retry::Never);
-pub(super) const ERASED: ExpectedProblem = ExpectedProblem::new("erased", 410, Retry::Never);
+    ExpectedProblem::new("attempts-exhausted", 409, ExpectedRetry::Never);
+pub(super) const ERASED: ExpectedProblem =
+    ExpectedProblem::new("erased", 410, ExpectedRetry::Never);
 pub(super) const TOO_LARGE: ExpectedProblem =
-    ExpectedProblem::new("body-too-large", 413, Retry::Never);
+    ExpectedProblem::new("body-too-large", 413, ExpectedRetry::Never);
 pub(super) const FAILED: ExpectedProblem =
-    ExpectedProblem::new("attempt-failed", 500, Retry::Failed);
+    ExpectedProblem::new("attempt-failed", 500, ExpectedRetry::Failed);
 /// A gateway sees a broken connection where a layer sees a panic.
 pub(super) const UPSTREAM_FAILED: ExpectedProblem =
-    ExpectedProblem::new("upstream-failed", 502, Retry::Failed);
+    ExpectedProblem::new("upstream-failed", 502, ExpectedRetry::Failed);
 pub(super) const STORE_UNAVAILABLE: ExpectedProblem =
-    ExpectedProblem::new("store-unavailable", 503, Retry::Later);
+    ExpectedProblem::new("store-unavailable", 503, ExpectedRetry::Later);
 
 impl ExpectedProblem {
-    const fn new(name: &'static str, status: u16, again: Retry) -> Self {
-        Self { name, status, again }
+    const fn new(name: &'static str, status: u16, retry: ExpectedRetry) -> Self {
+        Self { name, status, retry }
     }
 
     /// Asserts that an answer is this problem, or the one that a gateway answers with instead.
@@ -71,14 +72,14 @@ impl ExpectedProblem {
 
     fn assert_retry_headers(&self, answer: &TestResponse) {
         let name = self.name;
-        let (again, later) = match self.again {
-            Retry::Never => ("false", false),
-            Retry::Failed => ("true", false),
-            Retry::Later => ("true", true),
+        let (retry, later) = match self.retry {
+            ExpectedRetry::Never => ("false", false),
+            ExpectedRetry::Failed => ("true", false),
+            ExpectedRetry::Later => ("true", true),
         };
         assert_eq!(
             answer.text("stripe-should-retry"),
-            Some(again),
+            Some(retry),
             "{name}: should a client retry"
         );
         let seconds = answer.text("retry-after").map(str::parse::<u64>);
@@ -86,7 +87,7 @@ impl ExpectedProblem {
             !later || matches!(seconds, Some(Ok(1..=5))),
             "{name}: Retry-After is a few seconds"
         );
-        assert!(again == "true" || seconds.is_none(), "{name}: no Retry-After where none helps");
+        assert!(retry == "true" || seconds.is_none(), "{name}: no Retry-After where none helps");
     }
 
     fn assert_problem_json(&self, answer: &TestResponse) {

@@ -1,4 +1,4 @@
-//! A client for the examples: sends a request as curl would, and shows the answer.
+//! A client for the examples: sends a request as curl would, and prints the answer.
 
 use std::{io, net::SocketAddr};
 
@@ -7,7 +7,7 @@ use tokio::{
     net::TcpStream,
 };
 
-/// Sends `body` with a key, and prints what an operator would look at. Answers the body.
+/// Sends `body` with a key, prints the status and the answer, and returns the body of the answer.
 pub(crate) async fn post(
     server: SocketAddr,
     path: &str,

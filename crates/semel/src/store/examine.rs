@@ -1,4 +1,4 @@
-//! Looking a store over.
+//! Examines a store and its server, for `semel doctor`.
 
 use std::sync::Arc;
 
@@ -7,23 +7,23 @@ use semel_core::Level;
 use semel_core::{Error, Finding, Result, Store};
 
 #[cfg(any(feature = "postgres", feature = "redis", feature = "nats"))]
-use super::url::Place;
+use super::url::StoreLocation;
 use super::{StoreOptions, StoreUrl};
 
-/// What an examination came to.
+/// The result of an examination.
 #[derive(Debug)]
 pub struct Examined {
     /// The store, if it could be opened.
     pub store: Option<Arc<dyn Store>>,
-    /// What was looked at, in this order.
+    /// The findings, in the order of the checks.
     pub findings: Vec<Finding>,
 }
 
 impl StoreUrl {
-    /// Looks at how the store and its server are set up. A folder that is not there is made; a hash secret
-    /// that no process has settled yet is not.
+    /// Examines the store and the settings of its server. It makes a missing folder, but does not set a hash secret
+    /// that no process has set yet.
     pub async fn examine(&self, options: &StoreOptions) -> Examined {
-        match self.look_over(options).await {
+        match self.examine_server(options).await {
             Ok(mut examined) => {
                 if examined.store.is_some() {
                     examined.findings.insert(0, Finding::good(format!("opened {self}")));
@@ -38,14 +38,14 @@ impl StoreUrl {
         }
     }
 
-    async fn look_over(&self, options: &StoreOptions) -> Result<Examined> {
+    async fn examine_server(&self, options: &StoreOptions) -> Result<Examined> {
         match &self.0 {
             #[cfg(feature = "postgres")]
-            Place::Postgres(server) => super::postgres::examine(server, options).await,
+            StoreLocation::Postgres(server) => super::postgres::examine(server, options).await,
             #[cfg(feature = "redis")]
-            Place::Redis(server) => super::redis::examine(server, options).await,
+            StoreLocation::Redis(server) => super::redis::examine(server, options).await,
             #[cfg(feature = "nats")]
-            Place::Nats(server) => super::nats::examine(server, options).await,
+            StoreLocation::Nats(server) => super::nats::examine(server, options).await,
             _ => {
                 let store = Some(self.open_bare(options).await?);
                 Ok(Examined { store, findings: Vec::new() })
@@ -53,13 +53,13 @@ impl StoreUrl {
         }
     }
 
-    /// Looks at a second server too, and says of which one each finding is.
+    /// Examines a second server, and puts its role before each finding.
     pub(super) async fn examine_second(&self, what: &str, options: &StoreOptions) -> Vec<Finding> {
-        let looked = self.look_over(options).await;
-        self.said(what, looked.map(|examined| examined.findings))
+        let result = self.examine_server(options).await;
+        self.prefixed(what, result.map(|examined| examined.findings))
     }
 
-    /// The same for the front of `authority`, if that could be opened.
+    /// Examines the front of `authority`, which is there if it could be opened.
     pub(super) async fn examine_front(
         &self,
         options: &StoreOptions,
@@ -67,49 +67,51 @@ impl StoreUrl {
     ) -> Vec<Finding> {
         match (&self.0, authority) {
             #[cfg(feature = "redis")]
-            (Place::Redis(server), Some(authority)) => {
+            (StoreLocation::Redis(server), Some(authority)) => {
                 let builder = super::redis::builder(server, options);
-                self.said("front", builder.checks_front(authority).await)
+                self.prefixed("front", builder.checks_front(authority).await)
             }
             _ => self.examine_second("front", options).await,
         }
     }
 
-    /// How long a failover still has to ask this store.
+    /// The rest of the failback window, in which a failover still reads this store.
     #[cfg_attr(
         not(feature = "postgres"),
         expect(unused_variables, reason = "only PostgreSQL has one")
     )]
-    pub(super) async fn examine_epoch(&self, options: &StoreOptions) -> Option<Finding> {
+    pub(super) async fn examine_failback_window(&self, options: &StoreOptions) -> Option<Finding> {
         match &self.0 {
             #[cfg(feature = "postgres")]
-            Place::Postgres(server) => super::postgres::examine_epoch(server, options).await,
+            StoreLocation::Postgres(server) => {
+                super::postgres::examine_failback_window(server, options).await
+            }
             _ => None,
         }
     }
 
-    fn said(&self, what: &str, looked: Result<Vec<Finding>>) -> Vec<Finding> {
+    fn prefixed(&self, what: &str, result: Result<Vec<Finding>>) -> Vec<Finding> {
         let findings =
-            looked.unwrap_or_else(|error| vec![closed(&self.cannot_open(error))]).into_iter();
+            result.unwrap_or_else(|error| vec![closed(&self.cannot_open(error))]).into_iter();
         findings.map(|it| Finding { what: format!("{what}: {}", it.what), ..it }).collect()
     }
 }
 
-/// What is known to be broken is not opened.
+/// False if a check has found that the store is broken.
 #[cfg(any(feature = "postgres", feature = "redis", feature = "nats"))]
 pub(super) fn may_be_opened(findings: &[Finding]) -> bool {
     findings.iter().all(|it| it.level != Level::Bad)
 }
 
-/// The messages of stores say what is wrong, and behind a semicolon what to do.
+/// A finding from an error of a store, whose message says what is wrong and, after a semicolon, what to do.
 fn closed(error: &Error) -> Finding {
     let text = error.to_string();
     if text.contains("in use by another process") {
-        let fix = "ask that process, or stop it and look again";
+        let fix = "examine it through that process, or stop the process and try again";
         return Finding::warning("not opened: it is in use by another process", fix);
     }
     match text.split_once("; ") {
         Some((what, fix)) => Finding::bad(what, fix),
-        None => Finding::bad(text, "see whether the server runs and the URL is right"),
+        None => Finding::bad(text, "check that the server runs and that the URL is right"),
     }
 }

@@ -1,4 +1,4 @@
-//! Opening a folder.
+//! Opens an embedded store in a folder.
 
 use std::{error::Error as _, io, path::Path};
 
@@ -14,7 +14,7 @@ pub(super) fn open(folder: &Path, options: &StoreOptions) -> Result<EmbeddedStor
     builder.open().map_err(|error| with_fix(&error))
 }
 
-/// Why a folder cannot be the store, and what to do about it.
+/// Adds to the error of a folder what to do about it.
 fn with_fix(error: &Error) -> Error {
     let what = error.to_string();
     let what = what.trim_start_matches("embedded store: ");
@@ -34,6 +34,6 @@ const fn fix(cause: io::ErrorKind) -> &'static str {
             "name a folder on a disk that can be written with file:PATH"
         }
         io::ErrorKind::StorageFull => "free space on that disk",
-        _ => "mend it, or name another folder with file:PATH",
+        _ => "repair the folder, or name another one with file:PATH",
     }
 }

@@ -1,4 +1,4 @@
-//! An engine from a URL.
+//! Makes an engine from a URL.
 
 use semel_core::{Engine, Result};
 
@@ -16,7 +16,7 @@ use super::{StoreOptions, StoreUrl};
 /// # Ok(()) }
 /// ```
 ///
-/// With settings of one's own:
+/// With other settings:
 ///
 /// ```
 /// use semel::{Engine, Policy, StoreOptions, StoreUrl};
@@ -30,7 +30,7 @@ use super::{StoreOptions, StoreUrl};
 /// # Ok(()) }
 /// ```
 pub trait FromUrl: Sized {
-    /// Opens the store at `url` and everything on top of it, with default settings.
+    /// Opens the store at `url` and makes an engine over it, with default settings.
     ///
     /// # Errors
     ///

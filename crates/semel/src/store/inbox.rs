@@ -1,21 +1,21 @@
-//! Looking after an inbox on the server that a URL names.
+//! Opens an inbox for maintenance, on the server that a URL names.
 
 use std::time::Duration;
 
 use semel_core::{Error, Result};
 use semel_inbox::InboxKeeper;
 
-use super::{StoreOptions, StoreUrl, url::Place};
+use super::{StoreOptions, StoreUrl, url::StoreLocation};
 
 impl StoreUrl {
-    /// Who looks after the inbox in `table`, which is `[SCHEMA.]TABLE`, on this server.
+    /// The keeper that does the maintenance of the inbox in `table`, which is `[SCHEMA.]TABLE`, on this server.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when this is not PostgreSQL, the table is not that of an
     /// inbox, or the retention is too short; else when the server cannot be reached.
     pub async fn inbox(&self, table: &str, retention: Duration) -> Result<InboxKeeper> {
-        let Place::Postgres(server) = &self.0 else {
+        let StoreLocation::Postgres(server) = &self.0 else {
             return Err(Error::invalid(format!(
                 "{self} has no inbox; name the PostgreSQL that its table is in: postgres://USER@HOST/DATABASE"
             )));

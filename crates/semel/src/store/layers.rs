@@ -1,35 +1,35 @@
-//! Two servers as one store: which may stand before or behind which.
+//! Two servers as one store: a Redis as the front of a PostgreSQL, or a PostgreSQL as the failover of a Redis.
 
 use std::sync::Arc;
 
 use semel_core::{Error, Finding, Result, Store};
 
-use super::{StoreOptions, StoreUrl, url::Place};
+use super::{StoreOptions, StoreUrl, url::StoreLocation};
 
-/// What stands beside a store.
+/// The second server of a store.
 enum Layers<'a> {
     None,
-    /// Replays what this store decided.
+    /// Replays copies of the outcomes that the store recorded.
     Front(&'a StoreUrl),
-    /// Serves while this store is unreachable.
+    /// Serves while the store is unreachable.
     Failover(&'a StoreUrl),
 }
 
 impl StoreUrl {
-    /// Says whether these options fit this store.
+    /// Checks that these options fit this store.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when they do not; the message says what does.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if they do not. The message says which options do.
     pub fn check(&self, options: &StoreOptions) -> Result<()> {
         self.layers(options).map(drop)
     }
 
-    /// Looks at what connecting to this store alone would refuse, without connecting.
+    /// Checks the parameters and settings of this store alone, without connecting.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a parameter or a setting that it does not take.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a parameter or a setting that the store does not accept.
     #[cfg_attr(
         not(any(feature = "postgres", feature = "redis", feature = "nats")),
         expect(unused_variables, reason = "only servers have settings")
@@ -37,23 +37,23 @@ impl StoreUrl {
     pub fn validate(&self, options: &StoreOptions) -> Result<()> {
         match &self.0 {
             #[cfg(feature = "postgres")]
-            Place::Postgres(server) => super::postgres::builder(server, options).validate(),
+            StoreLocation::Postgres(server) => super::postgres::builder(server, options).validate(),
             #[cfg(feature = "redis")]
-            Place::Redis(server) => super::redis::builder(server, options).validate(),
+            StoreLocation::Redis(server) => super::redis::builder(server, options).validate(),
             #[cfg(feature = "nats")]
-            Place::Nats(server) => super::nats::builder(server, options).validate(),
+            StoreLocation::Nats(server) => super::nats::builder(server, options).validate(),
             _ => Ok(()),
         }
     }
 
-    /// The URL among this one and those of `options` whose store has tables.
+    /// The URL of the store that has tables: this one, or the failover of `options`.
     #[must_use]
     pub fn with_tables<'a>(&'a self, options: &'a StoreOptions) -> Option<&'a Self> {
         [Some(self), options.failover.as_ref()].into_iter().flatten().find(|url| url.has_tables())
     }
 
     fn layers<'a>(&self, options: &'a StoreOptions) -> Result<Layers<'a>> {
-        let is_redis = |url: &Self| matches!(url.0, Place::Redis(_));
+        let is_redis = |url: &Self| matches!(url.0, StoreLocation::Redis(_));
         let allowed = options.allow_duplicate_execution_on_failover;
         match (&options.front, &options.failover) {
             (Some(_), Some(_)) => Err(Error::invalid(
@@ -70,9 +70,9 @@ impl StoreUrl {
                 ))
             }
             (None, Some(_)) if !allowed => Err(Error::invalid(
-                "a failover may run work twice, since nobody knows what an unreachable Redis has; where that is \
-                 acceptable, say so with --allow-duplicate-execution-on-failover, else turn it round: --store \
-                 postgres://… --front redis://…",
+                "a failover may run work twice, since the records of an unreachable Redis are not known; if that is \
+                 acceptable, add --allow-duplicate-execution-on-failover, else swap the two: --store postgres://… \
+                 --front redis://…",
             )),
             (None, Some(second)) => Ok(Layers::Failover(second)),
             (None, None) if allowed => Err(Error::invalid(
@@ -90,7 +90,7 @@ impl StoreUrl {
         }
     }
 
-    /// What is to be known of the second server.
+    /// The findings about the second server.
     pub(super) async fn examine_layers(
         &self,
         options: &StoreOptions,
@@ -99,22 +99,24 @@ impl StoreUrl {
         match self.layers(options) {
             Ok(Layers::None) => Vec::new(),
             Ok(Layers::Front(front)) => {
-                let said =
+                let summary =
                     "arbiter: PostgreSQL decides, Redis replays; nothing runs twice if Redis fails";
-                let mut findings = vec![Finding::good(said)];
+                let mut findings = vec![Finding::good(summary)];
                 findings.extend(front.examine_front(options, store).await);
                 findings
             }
             Ok(Layers::Failover(second)) => {
                 let mut findings = vec![Finding::warning(
                     "failover: work may run twice while Redis is unreachable, and is counted then",
-                    "where that is not acceptable, turn it round: --store postgres://… --front redis://…",
+                    "if that is not acceptable, swap the two: --store postgres://… --front redis://…",
                 )];
                 findings.extend(second.examine_second("failover", options).await);
-                findings.extend(second.examine_epoch(options).await);
+                findings.extend(second.examine_failback_window(options).await);
                 findings
             }
-            Err(error) => vec![Finding::bad(error.to_string(), "mend the settings of the store")],
+            Err(error) => {
+                vec![Finding::bad(error.to_string(), "correct the settings of the store")]
+            }
         }
     }
 }
@@ -125,7 +127,8 @@ async fn arbiter(
     front: &StoreUrl,
     options: &StoreOptions,
 ) -> Result<Arc<dyn Store>> {
-    let (Place::Postgres(tables), Place::Redis(copies)) = (&authority.0, &front.0) else {
+    let (StoreLocation::Postgres(tables), StoreLocation::Redis(copies)) = (&authority.0, &front.0)
+    else {
         return Err(not_built_in());
     };
     let authority = super::postgres::open(tables, options).await?;
@@ -139,11 +142,13 @@ async fn failover(
     secondary: &StoreUrl,
     options: &StoreOptions,
 ) -> Result<Arc<dyn Store>> {
-    let (Place::Redis(primary), Place::Postgres(secondary)) = (&primary.0, &secondary.0) else {
+    let (StoreLocation::Redis(primary), StoreLocation::Postgres(secondary)) =
+        (&primary.0, &secondary.0)
+    else {
         return Err(not_built_in());
     };
     let secondary = super::postgres::open(secondary, options).await?;
-    // A node that starts while Redis is away is what a failover is for.
+    // A node must start while Redis is unreachable: this is what a failover is for.
     let primary = super::redis::builder(primary, options).connect_later(true).connect().await?;
     let builder = semel_core::Failover::builder(primary, secondary);
     let allowed = options.allow_duplicate_execution_on_failover;
@@ -185,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_front_stands_before_postgres_and_a_failover_behind_redis() {
+    fn a_front_needs_postgres_and_a_failover_needs_redis() {
         let front = StoreOptions { front: url(REDIS), ..StoreOptions::default() };
         POSTGRES.parse::<StoreUrl>().unwrap().check(&front).unwrap();
         for store in ["memory:", "file:a", REDIS] {
@@ -209,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_failover_costs_has_to_be_allowed_and_nothing_else() {
+    fn duplicate_execution_has_to_be_allowed_for_a_failover_and_only_then() {
         let silent = StoreOptions { failover: url(POSTGRES), ..StoreOptions::default() };
         let text = refusal(REDIS, &silent);
         assert!(text.contains("--allow-duplicate-execution-on-failover"), "{text}");

@@ -1,29 +1,29 @@
-//! Bringing a store's tables up to date.
+//! Migrates the tables of a store.
 
 use semel_core::Result;
 
-use super::{StoreOptions, StoreUrl, url::Place};
+use super::{StoreOptions, StoreUrl, url::StoreLocation};
 
-/// Whether migrations are applied or only told.
+/// Whether migrations are applied or only listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Migrate {
-    /// Apply what is missing.
+    /// Applies the missing migrations.
     Apply,
-    /// Say what would be applied.
+    /// Lists the migrations that would be applied.
     DryRun,
 }
 
 impl StoreUrl {
-    /// Brings the tables of a PostgreSQL store up to date, and says what that took, one line for each step.
-    /// Other stores need nothing of the kind.
+    /// Migrates the tables of a PostgreSQL store, and returns one line for each migration. Other stores have no
+    /// migrations.
     ///
     /// # Errors
     ///
-    /// When the server refuses; nothing was changed then.
+    /// If the server refuses. Nothing was changed then.
     pub async fn migrate(&self, options: &StoreOptions, how: Migrate) -> Result<Vec<String>> {
         match &self.0 {
             #[cfg(feature = "postgres")]
-            Place::Postgres(server) => {
+            StoreLocation::Postgres(server) => {
                 let builder = super::postgres::builder(server, options);
                 let steps = match how {
                     Migrate::Apply => builder.apply_migrations().await,
@@ -33,17 +33,20 @@ impl StoreUrl {
                 Ok(steps.iter().map(|step| format!("{}: {}", step.version, step.what)).collect())
             }
             #[cfg(not(feature = "postgres"))]
-            Place::Postgres(_) => {
+            StoreLocation::Postgres(_) => {
                 let _ = (options, how);
-                Err(super::choice::Choice::Postgres.missing())
+                Err(super::store_kind::StoreKind::Postgres.missing())
             }
-            Place::Memory | Place::File(_) | Place::Redis(_) | Place::Nats(_) => Ok(Vec::new()),
+            StoreLocation::Memory
+            | StoreLocation::File(_)
+            | StoreLocation::Redis(_)
+            | StoreLocation::Nats(_) => Ok(Vec::new()),
         }
     }
 
     /// True when the store has tables, which have to be migrated.
     #[must_use]
     pub const fn has_tables(&self) -> bool {
-        matches!(self.0, Place::Postgres(_))
+        matches!(self.0, StoreLocation::Postgres(_))
     }
 }

@@ -1,6 +1,5 @@
-//! From a URL to a store, in one place for the library and the command.
+//! Opens, examines and migrates the store that a URL names, for the library and the command.
 
-mod choice;
 mod examine;
 #[cfg(feature = "embedded")]
 mod folder;
@@ -19,7 +18,8 @@ mod postgres;
 mod redis;
 #[cfg(feature = "sealed")]
 mod seal;
-mod server;
+mod server_url;
+mod store_kind;
 mod url;
 
 pub use examine::Examined;

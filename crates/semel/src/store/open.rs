@@ -1,4 +1,4 @@
-//! Opening the store that a URL names.
+//! Opens the store that a URL names.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use semel_core::{Cached, Error, Result, Store};
     feature = "redis",
     feature = "nats"
 ))]
-use super::url::Place;
+use super::url::StoreLocation;
 use super::{StoreOptions, StoreUrl};
 
 impl StoreUrl {
@@ -19,10 +19,10 @@ impl StoreUrl {
     ///
     /// # Errors
     ///
-    /// When it cannot be opened; the message says what to do and shows no password.
+    /// If it cannot be opened. The message says what to do and shows no password.
     pub async fn open(&self, options: &StoreOptions) -> Result<Arc<dyn Store>> {
         let store = self.open_layered(options).await.map_err(|error| self.cannot_open(error))?;
-        // Below the cache: that one is in memory only, and what it holds is open.
+        // Below the cache, which is in memory only and holds opened outcomes.
         #[cfg(feature = "sealed")]
         let store = super::seal::sealed(store, options.seal.as_ref());
         Ok(match options.cache {
@@ -42,15 +42,19 @@ impl StoreUrl {
     pub(super) async fn open_bare(&self, options: &StoreOptions) -> Result<Arc<dyn Store>> {
         match &self.0 {
             #[cfg(feature = "memory")]
-            Place::Memory => Ok(Arc::new(semel_core::MemoryStore::new())),
+            StoreLocation::Memory => Ok(Arc::new(semel_core::MemoryStore::new())),
             #[cfg(feature = "embedded")]
-            Place::File(folder) => Ok(Arc::new(super::folder::open(folder, options)?)),
+            StoreLocation::File(folder) => Ok(Arc::new(super::folder::open(folder, options)?)),
             #[cfg(feature = "postgres")]
-            Place::Postgres(server) => Ok(Arc::new(super::postgres::open(server, options).await?)),
+            StoreLocation::Postgres(server) => {
+                Ok(Arc::new(super::postgres::open(server, options).await?))
+            }
             #[cfg(feature = "redis")]
-            Place::Redis(server) => Ok(Arc::new(super::redis::open(server, options).await?)),
+            StoreLocation::Redis(server) => {
+                Ok(Arc::new(super::redis::open(server, options).await?))
+            }
             #[cfg(feature = "nats")]
-            Place::Nats(server) => Ok(Arc::new(super::nats::open(server, options).await?)),
+            StoreLocation::Nats(server) => Ok(Arc::new(super::nats::open(server, options).await?)),
             #[cfg(not(all(
                 feature = "memory",
                 feature = "embedded",
@@ -58,7 +62,7 @@ impl StoreUrl {
                 feature = "redis",
                 feature = "nats"
             )))]
-            other => Err(other.choice().missing()),
+            other => Err(other.kind().missing()),
         }
     }
 }

@@ -1,10 +1,10 @@
-//! What a URL leaves open.
+//! The options of a store that are not in its URL.
 
 use semel_core::HashSecret;
 
 use super::StoreUrl;
 
-/// What a [`StoreUrl`](crate::StoreUrl) leaves open. The default is right for most.
+/// The options of a store that are not in its [`StoreUrl`](crate::StoreUrl). The defaults fit most services.
 ///
 /// ```
 /// use semel::StoreOptions;
@@ -14,26 +14,26 @@ use super::StoreUrl;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct StoreOptions {
-    /// Keys all hashes. All processes on a shared store have the same one, or none: who disagrees with
-    /// the first of them is refused. Left out, a folder uses its own.
+    /// The secret of all hashes. All processes on a shared store must have the same secret, or none: a process whose
+    /// secret differs from that of the first one is refused. By default, a folder uses a secret of its own.
     pub hash_secret: Option<HashSecret>,
-    /// Outcomes kept in this process, so that their replays ask no server. Left out: none.
+    /// The number of outcomes in the cache of this process. Their replays need no server. Default: no cache.
     pub cache: Option<usize>,
     /// Makes or updates the tables of a PostgreSQL store when it is opened.
     pub migrate: bool,
-    /// Opens a shared store without settling its hash secret where no process has yet: for who looks and
-    /// claims nothing. The first process that serves decides.
+    /// Opens a shared store without setting its hash secret if no process has set it yet. For a process that only
+    /// reads. The first process that claims sets the secret.
     pub look_only: bool,
-    /// Connections to the server. Left out: the store's own default.
+    /// Connections to the server. The default depends on the store.
     pub connections: Option<usize>,
-    /// Seals outcomes and labels before the store sees them. Left out: they are kept in the clear.
+    /// Seals outcomes and labels before the store gets them. By default they are stored in the clear.
     #[cfg(feature = "sealed")]
     pub seal: Option<super::SealOptions>,
-    /// A Redis that replays what a PostgreSQL store decided (see [`Arbiter`](semel_core::Arbiter)).
+    /// A Redis that replays copies of a PostgreSQL store's outcomes (see [`Arbiter`](semel_core::Arbiter)).
     pub front: Option<StoreUrl>,
     /// A PostgreSQL that serves while a Redis store is unreachable (see [`Failover`](semel_core::Failover)). Work
     /// may run twice then, which has to be allowed.
     pub failover: Option<StoreUrl>,
-    /// Allows what `failover` costs.
+    /// Allows that work runs twice, which `failover` needs.
     pub allow_duplicate_execution_on_failover: bool,
 }

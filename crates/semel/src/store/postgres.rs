@@ -1,17 +1,17 @@
-//! Opening a table of PostgreSQL.
+//! Opens and examines a store in a PostgreSQL table.
 
 use std::sync::Arc;
 
 use semel_core::{FailbackWindow, Finding, Result, Store};
 use semel_store_postgres::{PostgresStore, PostgresStoreBuilder};
 
-use super::{Examined, StoreOptions, examine::may_be_opened, server::Server};
+use super::{Examined, StoreOptions, examine::may_be_opened, server_url::ServerUrl};
 
-pub(super) async fn open(server: &Server<2>, options: &StoreOptions) -> Result<PostgresStore> {
+pub(super) async fn open(server: &ServerUrl<2>, options: &StoreOptions) -> Result<PostgresStore> {
     builder(server, options).migrate(options.migrate).connect().await
 }
 
-pub(super) async fn examine(server: &Server<2>, options: &StoreOptions) -> Result<Examined> {
+pub(super) async fn examine(server: &ServerUrl<2>, options: &StoreOptions) -> Result<Examined> {
     let findings = builder(server, options).checks().await?;
     let options = StoreOptions { look_only: true, ..options.clone() };
     let store: Option<Arc<dyn Store>> = match may_be_opened(&findings) {
@@ -21,26 +21,28 @@ pub(super) async fn examine(server: &Server<2>, options: &StoreOptions) -> Resul
     Ok(Examined { store, findings })
 }
 
-/// What is left of the last outage of a primary; nothing where the store cannot be opened, which is found
-/// elsewhere.
-pub(super) async fn examine_epoch(server: &Server<2>, options: &StoreOptions) -> Option<Finding> {
+/// The rest of the failback window after an outage of the primary. `None` if the store cannot be opened, which
+/// another finding says.
+pub(super) async fn examine_failback_window(
+    server: &ServerUrl<2>,
+    options: &StoreOptions,
+) -> Option<Finding> {
     let options = StoreOptions { look_only: true, migrate: false, ..options.clone() };
     let store = open(server, &options).await.ok()?;
     let (left, unknown) = (store.remaining().await.ok()?, store.stats().await.ok()?.unknown);
     let Some(left) = left.filter(|left| !left.is_zero()) else {
-        return Some(Finding::good("failover: nothing is left of an outage of Redis"));
+        return Some(Finding::good("failover: no failback window is open"));
     };
     let left = left.as_secs();
     Some(Finding::warning(
         format!(
-            "failover: Redis was unreachable; PostgreSQL has to be asked for {left} s more, and has {unknown} \
-             unknown keys"
+            "failover: Redis was unreachable; PostgreSQL is still read for {left} s, and has {unknown} unknown keys"
         ),
-        "it has to be asked for as long as it has unknown keys: `semel keys list --state unknown`",
+        "PostgreSQL is read as long as it has unknown keys: `semel keys list --state unknown`",
     ))
 }
 
-pub(super) fn builder(server: &Server<2>, options: &StoreOptions) -> PostgresStoreBuilder {
+pub(super) fn builder(server: &ServerUrl<2>, options: &StoreOptions) -> PostgresStoreBuilder {
     let [schema, table] = &server.own;
     let builder = PostgresStore::builder(&server.url);
     let builder = schema.iter().fold(builder, |builder, schema| builder.schema(schema));

@@ -1,17 +1,17 @@
-//! Opening records in Redis or Valkey.
+//! Opens and examines a store in Redis or Valkey.
 
 use std::sync::Arc;
 
 use semel_core::{Result, Store};
 use semel_store_redis::{RedisStore, RedisStoreBuilder};
 
-use super::{Examined, StoreOptions, examine::may_be_opened, server::Server};
+use super::{Examined, StoreOptions, examine::may_be_opened, server_url::ServerUrl};
 
-pub(super) async fn open(server: &Server<1>, options: &StoreOptions) -> Result<RedisStore> {
+pub(super) async fn open(server: &ServerUrl<1>, options: &StoreOptions) -> Result<RedisStore> {
     builder(server, options).connect().await
 }
 
-pub(super) async fn examine(server: &Server<1>, options: &StoreOptions) -> Result<Examined> {
+pub(super) async fn examine(server: &ServerUrl<1>, options: &StoreOptions) -> Result<Examined> {
     let findings = builder(server, options).checks().await?;
     let options = StoreOptions { look_only: true, ..options.clone() };
     let store: Option<Arc<dyn Store>> = match may_be_opened(&findings) {
@@ -21,7 +21,7 @@ pub(super) async fn examine(server: &Server<1>, options: &StoreOptions) -> Resul
     Ok(Examined { store, findings })
 }
 
-pub(super) fn builder(server: &Server<1>, options: &StoreOptions) -> RedisStoreBuilder {
+pub(super) fn builder(server: &ServerUrl<1>, options: &StoreOptions) -> RedisStoreBuilder {
     let [prefix] = &server.own;
     let builder = RedisStore::builder(&server.url);
     let builder = prefix.iter().fold(builder, |builder, prefix| builder.prefix(prefix));

@@ -1,14 +1,14 @@
-//! Sealing what goes into a store.
+//! Puts the sealing layer around a store.
 
 use std::sync::Arc;
 
 use semel_core::Store;
 use semel_sealed::{KeyRing, Sealed};
 
-/// What a store is sealed with.
+/// The options of the sealing layer.
 ///
 /// ```
-/// use semel::{KeyRing, SealKeys, SealKey, SealOptions, StoreOptions};
+/// use semel::{KeyRing, SealKey, SealKeys, SealOptions, StoreOptions};
 ///
 /// let keys = SealKeys::parse(&SealKey::random("2026-11")?.line())?;
 /// let seal = Some(SealOptions::with(KeyRing::new(keys)));
@@ -18,14 +18,14 @@ use semel_sealed::{KeyRing, Sealed};
 /// ```
 #[derive(Clone, Debug)]
 pub struct SealOptions {
-    /// The keys, which may be rotated under way.
+    /// The keys, which may be rotated while the process runs.
     pub ring: KeyRing,
-    /// Reads records that are not sealed, too, until those from before have expired.
+    /// Also reads records that are not sealed, until those from before sealing have expired.
     pub accept_unsealed: bool,
 }
 
 impl SealOptions {
-    /// With these keys; what is not sealed is not read.
+    /// Seals with these keys, and refuses records that are not sealed.
     #[must_use]
     pub const fn with(ring: KeyRing) -> Self {
         Self { ring, accept_unsealed: false }

@@ -5,11 +5,11 @@ use std::{fmt, path::PathBuf, str::FromStr};
 use semel_core::{Error, Result};
 
 use super::{
-    choice::{Choice, no_store},
-    server::Server,
+    server_url::ServerUrl,
+    store_kind::{StoreKind, no_store},
 };
 
-/// Where records live, written as a URL.
+/// The URL of a store.
 ///
 /// | URL | store | feature |
 /// |---|---|---|
@@ -19,8 +19,8 @@ use super::{
 /// | `redis://HOST:PORT`, `redis+cluster://H1:P,H2:P`, `redis+sentinel://H1:P,H2:P/SERVICE`, `valkey://HOST:PORT`; with TLS `rediss…`, `valkeys…` | keys that many processes share | `redis` |
 /// | `nats://HOST:PORT/BUCKET`, `nats://H1:P,H2:P/BUCKET`; with TLS `nats+tls://` | a KV bucket that many processes share | `nats` |
 ///
-/// `?schema=NAME&table=NAME` of a PostgreSQL URL and `?prefix=NAME` of a Redis or NATS URL say which
-/// records there; all other parameters are the driver's. What is printed has no password and none of those.
+/// `?schema=NAME&table=NAME` of a PostgreSQL URL and `?prefix=NAME` of a Redis or NATS URL select the records on the
+/// server. All other parameters are for the driver. A printed URL has no password and no parameters of the driver.
 ///
 /// ```
 /// use semel::StoreUrl;
@@ -30,21 +30,21 @@ use super::{
 /// # Ok::<(), semel::Error>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
-pub struct StoreUrl(pub(super) Place);
+pub struct StoreUrl(pub(super) StoreLocation);
 
 #[derive(Clone, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum StoreLocation {
     Memory,
     File(PathBuf),
     /// The parameters are schema and table.
-    Postgres(Server<2>),
+    Postgres(ServerUrl<2>),
     /// The parameter is the prefix.
-    Redis(Server<1>),
+    Redis(ServerUrl<1>),
     /// The parameter is the prefix.
-    Nats(Server<1>),
+    Nats(ServerUrl<1>),
 }
 
-impl Place {
+impl StoreLocation {
     #[cfg(not(all(
         feature = "memory",
         feature = "embedded",
@@ -52,13 +52,13 @@ impl Place {
         feature = "redis",
         feature = "nats"
     )))]
-    pub(super) const fn choice(&self) -> Choice {
+    pub(super) const fn kind(&self) -> StoreKind {
         match self {
-            Self::Memory => Choice::Memory,
-            Self::File(_) => Choice::File,
-            Self::Postgres(_) => Choice::Postgres,
-            Self::Redis(_) => Choice::Redis,
-            Self::Nats(_) => Choice::Nats,
+            Self::Memory => StoreKind::Memory,
+            Self::File(_) => StoreKind::File,
+            Self::Postgres(_) => StoreKind::Postgres,
+            Self::Redis(_) => StoreKind::Redis,
+            Self::Nats(_) => StoreKind::Nats,
         }
     }
 }
@@ -67,39 +67,45 @@ impl StoreUrl {
     /// The store in this folder.
     #[must_use]
     pub fn file(folder: impl Into<PathBuf>) -> Self {
-        Self(Place::File(folder.into()))
+        Self(StoreLocation::File(folder.into()))
     }
 
     /// The folder of a `file:` URL.
     #[must_use]
     pub fn folder(&self) -> Option<&std::path::Path> {
         match &self.0 {
-            Place::File(folder) => Some(folder),
-            Place::Memory | Place::Postgres(_) | Place::Redis(_) | Place::Nats(_) => None,
+            StoreLocation::File(folder) => Some(folder),
+            StoreLocation::Memory
+            | StoreLocation::Postgres(_)
+            | StoreLocation::Redis(_)
+            | StoreLocation::Nats(_) => None,
         }
     }
 
-    /// True when other processes use these records too: they need a namespace, and agree on a hash secret.
+    /// True if several processes share these records. They need a namespace and the same hash secret.
     #[must_use]
     pub const fn is_shared(&self) -> bool {
         match &self.0 {
-            Place::Memory | Place::File(_) => false,
-            Place::Postgres(_) | Place::Redis(_) | Place::Nats(_) => true,
+            StoreLocation::Memory | StoreLocation::File(_) => false,
+            StoreLocation::Postgres(_) | StoreLocation::Redis(_) | StoreLocation::Nats(_) => true,
         }
     }
 
-    /// True when the keys of others are counted among its records: a Redis does not keep them apart.
+    /// True if the store's statistics count keys that are not semel's: Redis counts all keys of its database.
     #[must_use]
-    pub const fn counts_others(&self) -> bool {
-        matches!(self.0, Place::Redis(_))
+    pub const fn counts_foreign_keys(&self) -> bool {
+        matches!(self.0, StoreLocation::Redis(_))
     }
 
-    /// True when nothing is left once the process ends.
+    /// True if the records are lost when the process ends.
     #[must_use]
-    pub const fn is_forgotten(&self) -> bool {
+    pub const fn is_volatile(&self) -> bool {
         match &self.0 {
-            Place::Memory => true,
-            Place::File(_) | Place::Postgres(_) | Place::Redis(_) | Place::Nats(_) => false,
+            StoreLocation::Memory => true,
+            StoreLocation::File(_)
+            | StoreLocation::Postgres(_)
+            | StoreLocation::Redis(_)
+            | StoreLocation::Nats(_) => false,
         }
     }
 }
@@ -110,15 +116,17 @@ impl FromStr for StoreUrl {
 
     fn from_str(text: &str) -> Result<Self> {
         let (scheme, rest) = text.split_once(':').ok_or_else(no_store)?;
-        Ok(Self(match Choice::of(scheme)?.built_in()? {
-            Choice::Memory if rest.is_empty() => Place::Memory,
-            Choice::Memory => {
+        Ok(Self(match StoreKind::of(scheme)?.built_in()? {
+            StoreKind::Memory if rest.is_empty() => StoreLocation::Memory,
+            StoreKind::Memory => {
                 return Err(Error::invalid("takes nothing after memory: ; write memory: alone"));
             }
-            Choice::File => Place::File(folder(rest)?),
-            Choice::Postgres => Place::Postgres(Server::parse(text, ["schema", "table"])?),
-            Choice::Redis => Place::Redis(redis(text)?),
-            Choice::Nats => Place::Nats(nats(text)?),
+            StoreKind::File => StoreLocation::File(folder(rest)?),
+            StoreKind::Postgres => {
+                StoreLocation::Postgres(ServerUrl::parse(text, ["schema", "table"])?)
+            }
+            StoreKind::Redis => StoreLocation::Redis(redis(text)?),
+            StoreKind::Nats => StoreLocation::Nats(nats(text)?),
         }))
     }
 }
@@ -136,12 +144,12 @@ fn folder(path: &str) -> Result<PathBuf> {
     Ok(path.into())
 }
 
-fn redis(text: &str) -> Result<Server<1>> {
+fn redis(text: &str) -> Result<ServerUrl<1>> {
     refuse_half_login(text, ":PASSWORD@")?;
-    Server::parse(text, ["prefix"])
+    ServerUrl::parse(text, ["prefix"])
 }
 
-/// What stands alone before the @ may be a secret, and names are shown.
+/// Refuses a single word before the @: it may be a secret, and user names are printed.
 fn refuse_half_login(text: &str, secret: &str) -> Result<()> {
     let authority = text.split_once("://").and_then(|(_, rest)| rest.split(['/', '?', '#']).next());
     let login = authority.and_then(|authority| authority.rsplit_once('@'));
@@ -153,12 +161,12 @@ fn refuse_half_login(text: &str, secret: &str) -> Result<()> {
     }
 }
 
-/// The bucket is all that says which records.
-fn nats(text: &str) -> Result<Server<1>> {
+/// The URL must name a bucket.
+fn nats(text: &str) -> Result<ServerUrl<1>> {
     refuse_half_login(text, ":TOKEN@")?;
-    let server = Server::parse(text, ["prefix"])?;
-    let place = server.url.split('?').next().and_then(|url| url.split_once("://"));
-    match place.and_then(|(_, place)| place.split_once('/')) {
+    let server = ServerUrl::parse(text, ["prefix"])?;
+    let location = server.url.split('?').next().and_then(|url| url.split_once("://"));
+    match location.and_then(|(_, location)| location.split_once('/')) {
         Some((_, bucket)) if !bucket.is_empty() => Ok(server),
         _ => Err(Error::invalid(
             "names no bucket; write nats://HOST:PORT/BUCKET, such as nats://localhost:4222/ids",
@@ -169,10 +177,10 @@ fn nats(text: &str) -> Result<Server<1>> {
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Place::Memory => f.write_str("memory:"),
-            Place::File(path) => write!(f, "file:{}", path.display()),
-            Place::Postgres(server) => server.fmt(f),
-            Place::Redis(server) | Place::Nats(server) => server.fmt(f),
+            StoreLocation::Memory => f.write_str("memory:"),
+            StoreLocation::File(path) => write!(f, "file:{}", path.display()),
+            StoreLocation::Postgres(server) => server.fmt(f),
+            StoreLocation::Redis(server) | StoreLocation::Nats(server) => server.fmt(f),
         }
     }
 }
@@ -196,7 +204,7 @@ mod tests {
 
     #[test]
     fn stores_are_urls() {
-        assert_eq!("memory:".parse::<StoreUrl>().unwrap(), StoreUrl(Place::Memory));
+        assert_eq!("memory:".parse::<StoreUrl>().unwrap(), StoreUrl(StoreLocation::Memory));
         for (url, path) in [("file:a/b", "a/b"), ("file:/a", "/a"), ("file:///a", "/a")] {
             assert_eq!(url.parse::<StoreUrl>().unwrap(), StoreUrl::file(path), "{url}");
         }
@@ -222,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_use_too_is_shared() {
+    fn stores_on_servers_are_shared() {
         for (url, shared) in [
             ("memory:", false),
             ("file:a", false),
@@ -248,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn stores_to_come_are_named_and_passwords_are_not() {
+    fn an_unsupported_store_is_named_and_its_password_is_not_printed() {
         let error = "mssql://u:hunter2@h/d".parse::<StoreUrl>().unwrap_err();
         assert!(error.to_string().contains("not in this release"), "{error}");
         assert!(!error.to_string().contains("hunter2"), "{error}");
@@ -269,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_not_taken_for_a_name_and_shown() {
+    fn a_secret_is_not_taken_for_a_user_name_and_printed() {
         for (half, fix, whole, shown) in [
             ("nats://hunter2@h/ids", ":TOKEN@", "nats://:hunter2@h/ids", "nats://h/ids"),
             ("redis://hunter2@h:1", ":PASSWORD@", "redis://:hunter2@h:1", "redis://h:1"),

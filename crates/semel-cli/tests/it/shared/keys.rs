@@ -142,12 +142,12 @@ async fn the_doctor_lists_what_it_checked(store: SharedStore) {
 async fn the_doctor_reports_the_last_failover() {
     let store = SharedStore::failover();
     store.stdout(&["migrate"]).await;
-    assert!(store.stdout(&["doctor"]).await.contains("failover: nothing is left of an outage"));
+    assert!(store.stdout(&["doctor"]).await.contains("failover: no failback window is open"));
     let outage =
         "INSERT INTO {t}_meta (name, until) VALUES ('failover', now() + interval '1 hour')";
     store.sql_on_second(outage).await;
     let output = store.stdout(&["doctor"]).await;
-    assert!(output.contains("PostgreSQL has to be asked for 3"), "{output}");
+    assert!(output.contains("PostgreSQL is still read for 3"), "{output}");
 }
 
 /// A doctor that runs before the first gateway must not set the hash secret.

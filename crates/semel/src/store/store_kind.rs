@@ -1,10 +1,10 @@
-//! Which stores are built in.
+//! The kinds of stores, and which of them are built in.
 
 use semel_core::{Error, Result};
 
 /// A kind of store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Choice {
+pub(super) enum StoreKind {
     Memory,
     File,
     Postgres,
@@ -12,8 +12,8 @@ pub(super) enum Choice {
     Nats,
 }
 
-impl Choice {
-    /// The kind that a scheme names.
+impl StoreKind {
+    /// The kind of a URL scheme.
     pub(super) fn of(scheme: &str) -> Result<Self> {
         match scheme {
             "memory" => Ok(Self::Memory),
@@ -22,12 +22,12 @@ impl Choice {
             "redis" | "redis+cluster" | "redis+sentinel" | "valkey" => Ok(Self::Redis),
             "rediss" | "rediss+cluster" | "rediss+sentinel" | "valkeys" => Ok(Self::Redis),
             "nats" | "nats+tls" => Ok(Self::Nats),
-            "mssql" => Err(later("SQL Server")),
+            "mssql" => Err(not_yet_supported("SQL Server")),
             _ => Err(no_store()),
         }
     }
 
-    /// Says which feature is missing, if one is.
+    /// Fails with the name of the missing feature if this kind is not built in.
     pub(super) fn built_in(self) -> Result<Self> {
         if self.feature().1 { Ok(self) } else { Err(self.missing()) }
     }
@@ -39,7 +39,7 @@ impl Choice {
         ))
     }
 
-    /// Its feature, and whether that is on.
+    /// The feature of this kind, and whether it is enabled.
     const fn feature(self) -> (&'static str, bool) {
         match self {
             Self::Memory => ("memory", cfg!(feature = "memory")),
@@ -51,13 +51,13 @@ impl Choice {
     }
 }
 
-fn later(store: &str) -> Error {
-    Error::invalid(format!("{store} is not in this release; {CHOICES}"))
+fn not_yet_supported(store: &str) -> Error {
+    Error::invalid(format!("{store} is not in this release; {KINDS}"))
 }
 
 pub(super) fn no_store() -> Error {
-    Error::invalid(format!("not a store; {CHOICES}"))
+    Error::invalid(format!("not a store; {KINDS}"))
 }
 
-const CHOICES: &str = "write file:PATH (a folder, durable), memory: (forgotten at exit), \
+const KINDS: &str = "write file:PATH (a folder, durable), memory: (forgotten at exit), \
                        postgres://USER@HOST/DATABASE, redis://HOST:PORT or nats://HOST:PORT/BUCKET";

@@ -1,20 +1,20 @@
-//! The URL of a server, as the driver gets it and as it may be shown.
+//! The URL of a server: one form for the driver, and one without secrets to print.
 
 use std::fmt;
 
 use semel_core::{Error, Result};
 
-/// A server, and those parameters of its URL that are semel's own.
+/// The URL of a server, and the parameters in it that are for semel.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Server<const N: usize> {
-    /// For the driver. Never shown.
+pub(super) struct ServerUrl<const N: usize> {
+    /// For the driver. Never printed.
     pub(super) url: String,
     pub(super) own: [Option<String>; N],
     shown: String,
 }
 
-impl<const N: usize> Server<N> {
-    /// Reads `text`; `names` are the parameters that the driver must not see.
+impl<const N: usize> ServerUrl<N> {
+    /// Parses `text`. The driver does not get the parameters in `names`.
     pub(super) fn parse(text: &str, names: [&str; N]) -> Result<Self> {
         let (scheme, rest) =
             text.split_once("://").ok_or_else(|| bad("has no // after scheme:"))?;
@@ -23,7 +23,7 @@ impl<const N: usize> Server<N> {
         }
         let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
         let (user, hosts) = user_and_hosts(authority)?;
-        // A password with these signs in it ends the authority early, and would be shown.
+        // A password that contains one of these characters ends the authority early, and would be printed.
         if tail.contains('@') {
             return Err(bad("has an @ behind the host"));
         }
@@ -67,13 +67,13 @@ fn is_host(host: &str) -> bool {
 
 type Parameters<'a, const N: usize> = ([Option<String>; N], Vec<(&'a str, &'a str)>);
 
-/// Ours, and the driver's.
+/// Splits the parameters into those for semel and those for the driver.
 fn parameters<'a, const N: usize>(query: &'a str, names: [&str; N]) -> Result<Parameters<'a, N>> {
     let mut own = [const { None }; N];
     let mut driver = Vec::new();
     for parameter in query.split('&').filter(|it| !it.is_empty()) {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-        let Some(place) = names.iter().position(|it| *it == name) else {
+        let Some(index) = names.iter().position(|it| *it == name) else {
             driver.push((name, value));
             continue;
         };
@@ -82,7 +82,7 @@ fn parameters<'a, const N: usize>(query: &'a str, names: [&str; N]) -> Result<Pa
                 "?{name}= wants a name of 1 to 48 letters, digits and '_', for a prefix also '-', '.' or ':'"
             )));
         }
-        if own[place].replace(value.to_owned()).is_some() {
+        if own[index].replace(value.to_owned()).is_some() {
             return Err(Error::invalid(format!("has {name} twice; write it once")));
         }
     }
@@ -109,7 +109,7 @@ fn bad(what: &str) -> Error {
     ))
 }
 
-impl<const N: usize> fmt::Display for Server<N> {
+impl<const N: usize> fmt::Display for ServerUrl<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.shown)
     }
@@ -119,12 +119,12 @@ impl<const N: usize> fmt::Display for Server<N> {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<Server<2>> {
-        Server::parse(text, ["schema", "table"])
+    fn parse(text: &str) -> Result<ServerUrl<2>> {
+        ServerUrl::parse(text, ["schema", "table"])
     }
 
     #[test]
-    fn the_driver_gets_its_own_and_nobody_sees_the_password() {
+    fn the_driver_gets_its_parameters_and_the_password_is_not_printed() {
         for (text, url, shown) in [
             ("postgres://u:hunter2@h/d", "postgres://u:hunter2@h/d", "postgres://u@h/d"),
             ("redis://:hunter2@h:1", "redis://:hunter2@h:1", "redis://h:1"),
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_that_is_not_escaped_is_refused_and_not_shown() {
+    fn a_password_that_is_not_escaped_is_refused_and_not_printed() {
         for password in ["hunter/2", "hunter?2", "hunter#2", "hunt@er2", "1/hunter2", "1?hunter2"] {
             let error = parse(&format!("postgres://u:{password}@h/d")).map(drop).unwrap_err();
             assert!(error.to_string().contains("%2F for /"), "{error}");
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_that_is_ours_is_a_name_and_there_once() {
+    fn a_parameter_for_semel_is_a_valid_name_and_given_once() {
         for (query, word) in [("table=", "1 to 48"), ("table=a%20b", "letters")] {
             let error = parse(&format!("p://h/d?{query}")).map(drop).unwrap_err();
             assert!(error.to_string().contains(word), "{error}");
