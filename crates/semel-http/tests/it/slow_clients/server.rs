@@ -56,7 +56,7 @@ impl SlowClientServer {
     /// Runs this test binary in another process, as a server.
     pub(crate) fn start() -> Self {
         let mut process = Command::new(env::current_exe().unwrap())
-            .args(["slow_clients::server::serve_process", "--exact", "--ignored", "--nocapture"])
+            .args(["slow_clients::server::serve_process", "--exact", "--nocapture"])
             .env(SERVER_PROCESS, "1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -87,9 +87,9 @@ impl Drop for SlowClientServer {
     }
 }
 
-/// The server's process. It ends with its standard input.
+/// Serves in the process that [`SlowClientServer::start`] starts, until its standard input ends. In the test process
+/// itself it does nothing.
 #[test]
-#[ignore = "the other tests run it in a process of its own"]
 fn serve_process() {
     if env::var_os(SERVER_PROCESS).is_none() {
         return;
