@@ -20,9 +20,9 @@
 //! request ─ classify ─┬─ pass      safe method (a key on it is counted), no key, mode off
 //!                     ├─ observe   passes, and is counted afterwards
 //!                     ├─ refuse    bad key, key missing, principal missing
-//!                     └─ protect   read the body ─ fingerprint ─ Engine::run_raw ─┬─ run the handler, record, answer
-//!                                                                                 ├─ replay the recorded outcome
-//!                                                                                 └─ answer with a problem
+//!                     └─ protect   read the body ─ fingerprint ─ claim ─┬─ run the handler, record, answer
+//!                                                                       ├─ replay the recorded outcome
+//!                                                                       └─ answer with a problem
 //! ```
 //!
 //! | | |

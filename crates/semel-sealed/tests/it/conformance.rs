@@ -1,5 +1,5 @@
-//! The layer keeps every promise over memory, a folder and PostgreSQL, on manual clocks. `proof/layers` tests it over the
-//! other stores, and with other layers around it.
+//! The layer keeps every promise over memory, a folder and PostgreSQL, on manual clocks. `proof/layers` tests it over
+//! the other stores, and with other layers around it.
 
 use semel_conformance::{Subject, Time, state_machine};
 use semel_core::{Cached, ManualClock, MemoryStore, Store};
