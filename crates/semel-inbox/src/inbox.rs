@@ -35,7 +35,7 @@ pub(crate) struct InboxSettings {
     pub(crate) table: InboxTable,
     pub(crate) variant: InboxVariant,
     pub(crate) consumer: String,
-    /// True for an operator, who maintains the table for all consumers.
+    /// True for an operator: it maintains the table for all consumers.
     pub(crate) is_operator: bool,
     pub(crate) options: InboxOptions,
     pub(crate) statements: InboxStatements,
@@ -56,7 +56,8 @@ pub struct InboxOptions {
 pub struct InboxPolicy {
     /// How long a claim waits for the open transaction of another copy before it returns busy.
     pub patience: Duration,
-    /// How often a transaction is tried after a deadlock, a serialisation failure or a lost connection.
+    /// How many attempts an event gets if its transaction fails with a deadlock, a serialisation failure or a lost
+    /// connection.
     pub attempts: u32,
     /// How long the record of an event is kept. A copy that comes later runs again, or is refused if the table is
     /// partitioned, so this must not be shorter than the source may redeliver after.
@@ -85,7 +86,7 @@ impl Default for InboxPolicy {
     }
 }
 
-/// The context of the event that a handler gets.
+/// What a handler gets beside its transaction: the keys for calls to other services.
 #[derive(Clone, Debug)]
 pub struct InboxContext {
     pub(crate) key: KeyHash,

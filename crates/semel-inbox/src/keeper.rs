@@ -5,10 +5,9 @@ use std::{ops::Deref, time::Duration};
 use semel_core::{Error, ErrorKind, Result};
 use tokio_postgres::Client;
 
-use crate::table::InboxTable;
 use crate::{
     InboxPool, InboxStats, InboxVariant, PgInbox, Upkeep, builder::RETENTION_AT_LEAST,
-    drivers::single_connection::SingleConnection,
+    drivers::single_connection::SingleConnection, table::InboxTable,
 };
 
 /// Maintains the table of an inbox over its own connection, and detects the variant of the table. `semel purge --inbox`
@@ -24,8 +23,8 @@ impl InboxKeeper {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] when the table is not there or is not that of an inbox, and when the retention is too
-    /// short; else as `connecting`.
+    /// [`ErrorKind::Invalid`] when the table does not exist or is not that of an inbox, and when the retention is too
+    /// short; and the errors of `connecting`.
     pub async fn open<C>(
         connecting: impl Future<Output = Result<C>>,
         table: &str,
@@ -58,8 +57,8 @@ impl InboxKeeper {
     ///
     /// # Errors
     ///
-    /// When the server fails, when the role lacks a right, and when the retention is shorter than the source window in the
-    /// table's comment, or than a week if the comment has none.
+    /// When the server fails, when the role lacks a right, and when the retention is shorter than the source window in
+    /// the table's comment, or than a week if the comment has none.
     pub async fn upkeep(&self) -> Result<Upkeep> {
         self.0.upkeep().await
     }

@@ -29,8 +29,8 @@ enum PartitionState {
 }
 
 impl<P: InboxPool> PgInbox<P> {
-    /// Creates the partitions of the days ahead. If that fails but today has a partition, the service starts, and upkeep
-    /// creates them later: an `ANALYZE` of the table, for example, blocks it for a while.
+    /// Creates the partitions of the days ahead. If that fails but today has a partition, the service starts anyway,
+    /// and upkeep creates them later: an `ANALYZE` of the table, for example, blocks it for a while.
     pub(crate) async fn install_partitions(&self) -> Result<()> {
         let Err(error) = self.create_partitions_ahead().await else { return Ok(()) };
         let today = "SELECT to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD')";
@@ -189,8 +189,8 @@ impl<P: InboxPool> PgInbox<P> {
     fn default_partition_error(&self) -> Error {
         let parent = self.settings.table.quoted();
         Error::invalid(format!(
-            "inbox: {parent} has a DEFAULT partition: with it, no other can be dropped, and none can be created for days \
-             whose events it holds; detach it with ALTER TABLE {parent} DETACH PARTITION, and insert its rows again"
+            "inbox: {parent} has a DEFAULT partition: with it, no other can be dropped, and none can be created for \
+             days whose events it holds; detach it with ALTER TABLE {parent} DETACH PARTITION, and insert its rows again"
         ))
     }
 

@@ -91,7 +91,8 @@ impl<P: InboxPool> PgInbox<P> {
     /// # Errors
     ///
     /// [`InboxError::Failed`] when the handler failed for good, now or for an earlier copy;
-    /// [`InboxError::Retry`] and [`InboxError::Store`] when nothing is written and the event should be delivered again.
+    /// [`InboxError::Retry`] and [`InboxError::Store`] when nothing is written and the event should be delivered
+    /// again.
     pub async fn process<T, F>(&self, event: &InboxEvent, handler: F) -> Result<Done<T>, InboxError>
     where
         T: Serialize + DeserializeOwned,
@@ -104,8 +105,8 @@ impl<P: InboxPool> PgInbox<P> {
             round += 1;
             match self.attempt(&parameters, &context, &handler).await {
                 Ok(done) => return Ok(done),
-                Err(stop) => {
-                    let error = stop.for_one_event()?;
+                Err(error) => {
+                    let error = error.for_one_event()?;
                     if round >= self.settings.options.policy.attempts {
                         return Err(InboxError::Store(error));
                     }
@@ -158,12 +159,12 @@ impl<P: InboxPool> PgInbox<P> {
                 tx.commit().await.map_err(AttemptError::at_commit)?;
                 Ok(Done::Now(value))
             }
-            Err(error) => Err(self.failed(tx, parameters, error).await),
+            Err(error) => Err(self.handle_failure(tx, parameters, error).await),
         }
     }
 
     /// Rolls back what a failed handler wrote, and records a final failure.
-    async fn failed(
+    async fn handle_failure(
         &self,
         mut tx: P::Tx,
         parameters: &ClaimParameters,
@@ -179,7 +180,7 @@ impl<P: InboxPool> PgInbox<P> {
                     Ok(()) => tx.commit().await.map_or_else(AttemptError::from, |()| {
                         AttemptError::Final(failure(&outcome, false))
                     }),
-                    Err(stop) => stop,
+                    Err(error) => error,
                 }
             }
             Verdict::NoEffect(error) | Verdict::Retry(error) | Verdict::Indeterminate(error) => {
@@ -208,6 +209,7 @@ impl<P: InboxPool> PgInbox<P> {
     }
 }
 
+/// An error after which the attempt is repeated.
 pub(crate) fn retry(what: &str) -> AttemptError {
     AttemptError::Retry(Error::new(ErrorKind::Unavailable, format!("inbox: {what}")))
 }
@@ -232,8 +234,8 @@ pub(crate) fn failure(outcome: &Outcome, replayed: bool) -> InboxError {
 
 /// Waits before the next attempt: longer after each round, with jitter.
 pub(crate) async fn pause(round: u32) {
-    let most = Duration::from_millis(5 << round.min(6));
-    sleep(most.mul_f64(rand::random_range(0.5..1.0))).await;
+    let longest = Duration::from_millis(5 << round.min(6));
+    sleep(longest.mul_f64(rand::random_range(0.5..1.0))).await;
 }
 
 impl InboxSettings {

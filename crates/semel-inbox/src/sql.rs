@@ -68,9 +68,9 @@ impl StatementTemplate {
         Self { table: table.quoted(), constraint, columns, id, same, reads_locked }
     }
 
-    /// Takes the advisory lock, sets the lock timeout and inserts, in one round trip. Another copy that fails to get the
-    /// advisory lock is busy at once; one that inserts without it (a batch) waits for this row, up to its patience. The
-    /// caller's own lock timeout is restored.
+    /// Takes the advisory lock, sets the lock timeout and inserts, in one round trip. Another copy that fails to get
+    /// the advisory lock is busy at once; one that inserts without it (a batch) waits for this row, up to its
+    /// patience. The caller's own lock timeout is restored.
     fn claim(&self) -> String {
         let Self { table, constraint, columns, id, same, reads_locked } = self;
         let exists = match reads_locked {

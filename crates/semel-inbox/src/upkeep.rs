@@ -60,8 +60,8 @@ impl<P: InboxPool> PgInbox<P> {
         }
     }
 
-    /// Refuses a server that is too old for partitions. Building an inbox without `install` does not contact the server,
-    /// which may be down; then upkeep reports it.
+    /// Refuses a server that is too old for partitions. Building an inbox without `install` does not contact the
+    /// server, which may be down; then upkeep reports it.
     async fn check_server(&self) -> Result<()> {
         let reply =
             self.pool.query_text("SELECT current_setting('server_version_num')", &[]).await?;
@@ -175,8 +175,8 @@ impl<P: InboxPool> PgInbox<P> {
         tx.commit().await
     }
 
-    /// Runs statements while no other process installs. Claims queue behind a lock that these statements wait for, so the
-    /// lock timeout is short.
+    /// Runs statements while no other process installs. Claims queue behind a lock that these statements wait for, so
+    /// the lock timeout is short.
     async fn with_upkeep_lock(&self, statements: &str) -> Result<(), TxError> {
         let lock = format!("SELECT pg_advisory_xact_lock({})::text", self.lock());
         let (mut tx, _) = self.pool.begin(BEGIN, &lock, &[]).await?;

@@ -132,9 +132,9 @@ impl PostgresStoreBuilder {
     /// # Errors
     ///
     /// [`ErrorKind::Invalid`](semel_core::ErrorKind::Invalid) for a setting out of range, a refused
-    /// login, a replica, tables that are missing or out of date, or a hash secret that differs from the
-    /// one the table was first used with; [`ErrorKind::Unsupported`](semel_core::ErrorKind::Unsupported) for tables of a newer
-    /// semel; [`ErrorKind::Unavailable`](semel_core::ErrorKind::Unavailable) when the server does not
+    /// login, a replica, tables that are missing or out of date, or a hash secret that differs from the one the
+    /// table was first used with; [`ErrorKind::Unsupported`](semel_core::ErrorKind::Unsupported) for tables of a
+    /// newer semel; [`ErrorKind::Unavailable`](semel_core::ErrorKind::Unavailable) when the server does not
     /// answer.
     pub async fn connect(self) -> Result<PostgresStore> {
         let settings = self.check()?;
@@ -180,8 +180,9 @@ impl PostgresStoreBuilder {
     #[doc(hidden)]
     pub async fn maintenance_connection(self) -> Result<PgConnection> {
         let settings = self.check()?;
-        refuse_shared_pool(&settings).await?;
-        PgConnection::open(&settings, ConnectionPurpose::Maintenance).await
+        // Boxed: these futures are large, and the caller's future holds them.
+        Box::pin(refuse_shared_pool(&settings)).await?;
+        Box::pin(PgConnection::open(&settings, ConnectionPurpose::Maintenance)).await
     }
 
     fn check(&self) -> Result<PgSettings> {

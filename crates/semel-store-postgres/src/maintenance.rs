@@ -1,5 +1,5 @@
-//! What is not a step of a key, on connections of its own: statistics, election, and short statements that other
-//! modules send.
+//! Background tasks and whatever else is not a step of a key, on two connections of their own: statistics, election,
+//! and the statements of `list`, `purge` and `failback_window`.
 
 use std::{sync::Arc, time::Duration};
 

@@ -6,7 +6,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use semel_core::{Span, Timestamp};
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
 
-type BoxError = Box<dyn StdError + Sync + Send>;
+type SqlConversionError = Box<dyn StdError + Sync + Send>;
 
 /// The store's time as `timestamptz`. A time beyond PostgreSQL's range is `infinity`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl PgTimestamp {
 }
 
 impl ToSql for PgTimestamp {
-    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, BoxError> {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, SqlConversionError> {
         out.put_i64(self.micros());
         Ok(IsNull::No)
     }
@@ -45,7 +45,7 @@ impl ToSql for PgTimestamp {
 }
 
 impl<'a> FromSql<'a> for PgTimestamp {
-    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, BoxError> {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, SqlConversionError> {
         Ok(Self::from_micros(i64::from_be_bytes(raw.try_into()?)))
     }
     accepts!(TIMESTAMPTZ);
@@ -56,7 +56,7 @@ impl<'a> FromSql<'a> for PgTimestamp {
 pub(crate) struct RowVersion(u32);
 
 impl ToSql for RowVersion {
-    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, BoxError> {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, SqlConversionError> {
         out.put_u32(self.0);
         Ok(IsNull::No)
     }
@@ -65,7 +65,7 @@ impl ToSql for RowVersion {
 }
 
 impl<'a> FromSql<'a> for RowVersion {
-    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, BoxError> {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, SqlConversionError> {
         Ok(Self(u32::from_be_bytes(raw.try_into()?)))
     }
     accepts!(XID);
@@ -76,7 +76,7 @@ impl<'a> FromSql<'a> for RowVersion {
 pub(crate) struct PgBytes(pub(crate) Bytes);
 
 impl ToSql for PgBytes {
-    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, BoxError> {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, SqlConversionError> {
         out.put_slice(&self.0);
         Ok(IsNull::No)
     }

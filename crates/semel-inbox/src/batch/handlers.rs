@@ -30,7 +30,7 @@ pub(super) trait BatchHandler<P: InboxPool, T> {
 }
 
 /// One call for all new events.
-pub(super) struct OneCallForAll<F>(pub(crate) F);
+pub(super) struct OneCallForAll<F>(pub(super) F);
 
 impl<P: InboxPool, F> BatchHandler<P, ()> for OneCallForAll<F>
 where

@@ -84,7 +84,7 @@ impl<P: InboxPool> PgInbox<P> {
             Err(AttemptError::CommitRefused(error)) => {
                 Ok(vec![Err(AttemptError::CommitRefused(error).into_error())])
             }
-            Err(stop) => Err(stop.into_error()),
+            Err(error) => Err(error.into_error()),
         }
     }
 
@@ -92,7 +92,7 @@ impl<P: InboxPool> PgInbox<P> {
     async fn process_one_by_one<T: Serialize + DeserializeOwned>(
         &self,
         events: &[InboxEvent],
-        run: &impl BatchHandler<P, T>,
+        handler: &impl BatchHandler<P, T>,
     ) -> Vec<Result<Done<T>, InboxError>> {
         let batch = EventBatch::new(&self.settings, events);
         let mut unavailable: Option<Error> = None;
@@ -102,10 +102,10 @@ impl<P: InboxPool> PgInbox<P> {
                 results.push(Err(InboxError::Store(error.clone())));
                 continue;
             }
-            results.extend(match self.in_batch(slice::from_ref(event), run).await {
+            results.extend(match self.in_batch(slice::from_ref(event), handler).await {
                 Ok((batch, results)) => results.into_results(&batch),
-                Err(stop) => {
-                    let error = stop.into_error();
+                Err(error) => {
+                    let error = error.into_error();
                     // The server does not answer, so the other events fail too without being tried.
                     if let InboxError::Store(store) = &error
                         && store.kind() == ErrorKind::Unavailable
@@ -123,7 +123,7 @@ impl<P: InboxPool> PgInbox<P> {
     async fn in_batch<'e, T>(
         &self,
         events: &'e [InboxEvent],
-        run: &impl BatchHandler<P, T>,
+        handler: &impl BatchHandler<P, T>,
     ) -> Result<(EventBatch<'e>, BatchResults<T>), AttemptError> {
         let mut round = 0;
         loop {
@@ -131,14 +131,14 @@ impl<P: InboxPool> PgInbox<P> {
             let attempt = async {
                 let mut batch = EventBatch::new(&self.settings, events);
                 let mut tx = self.claim_batch(&mut batch).await?;
-                match run.run(self, &mut tx, &batch).await {
-                    Ok(ran) => {
+                match handler.run(self, &mut tx, &batch).await {
+                    Ok(results) => {
                         tx.commit().await.map_err(AttemptError::at_commit)?;
-                        Ok((batch, ran))
+                        Ok((batch, results))
                     }
-                    Err(stop) => {
+                    Err(error) => {
                         let _ = tx.roll_back().await;
-                        Err(stop)
+                        Err(error)
                     }
                 }
             };
@@ -155,7 +155,7 @@ impl<P: InboxPool> PgInbox<P> {
     /// its events get an error.
     async fn claim_batch(&self, batch: &mut EventBatch<'_>) -> Result<P::Tx, AttemptError> {
         match self.claim_in_one_statement(batch).await {
-            // The transaction is over: creating a partition needs a connection of its own.
+            // The connection is back in the pool: creating a partition needs one.
             Err(error) if self.settings.is_partition_missing(&error) => {
                 batch.refuse(&self.create_missing_partitions(batch.open_days()).await?);
             }
@@ -169,7 +169,7 @@ impl<P: InboxPool> PgInbox<P> {
         }
     }
 
-    /// Takes no advisory locks, unlike the claim of one event: the server has room for few, and a batch is large.
+    /// Takes no advisory locks, unlike the claim of one event: the server has a limited number, and a batch is large.
     async fn claim_in_one_statement(&self, batch: &mut EventBatch<'_>) -> Result<P::Tx, TxError> {
         let settings = &self.settings;
         let indexes = batch.sorted();

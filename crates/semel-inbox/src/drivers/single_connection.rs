@@ -12,12 +12,12 @@ use crate::{
 
 /// `None` after a transaction was dropped half-way: its connection is closed, so the server rolls it back.
 #[derive(Clone)]
-pub(crate) struct SingleConnection(Arc<Mutex<Option<Connection>>>);
+pub(crate) struct SingleConnection(Arc<Mutex<Option<DynClient>>>);
 
-type Connection = Box<dyn Deref<Target = Client> + Send + Sync>;
+type DynClient = Box<dyn Deref<Target = Client> + Send + Sync>;
 
 /// The connection, for the time of one transaction or statement.
-pub(crate) struct SingleConnectionTx(Option<OwnedMutexGuard<Option<Connection>>>);
+pub(crate) struct SingleConnectionTx(Option<OwnedMutexGuard<Option<DynClient>>>);
 
 impl SingleConnection {
     pub(crate) fn new(connection: impl Deref<Target = Client> + Send + Sync + 'static) -> Self {

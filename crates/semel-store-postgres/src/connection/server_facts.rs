@@ -59,10 +59,10 @@ impl ServerFacts {
     /// Settings that make the promise weaker than it looks.
     pub(crate) fn warnings(&self) -> impl Iterator<Item = &'static str> {
         [
-            (self.synchronous_commit == "off", "synchronous_commit is off: a crash of the server forgets claims and outcomes that it acknowledged; set it to on"),
+            (self.synchronous_commit == "off", "synchronous_commit is off: a crash of the server loses claims and outcomes that it acknowledged; set it to on"),
             (self.fsync == "off", "fsync is off: a power cut may damage everything; set it to on"),
             (self.full_page_writes == "off", "full_page_writes is off: a crash may damage what was acknowledged; set it to on"),
-            (!self.standbys.is_empty() && self.is_ahead_of_standbys(), "synchronous_commit does not wait until a synchronous replica has flushed: a failover forgets the last moments; set it to on"),
+            (!self.standbys.is_empty() && self.is_ahead_of_standbys(), "synchronous_commit does not wait until a synchronous replica has flushed: a failover loses the last commits; set it to on"),
         ]
         .into_iter()
         .filter_map(|(wrong, why)| wrong.then_some(why))

@@ -124,27 +124,27 @@ pub(crate) async fn client(url: &str) -> Client {
 }
 
 /// A clock, and a value that has to live as long as the store.
-pub(crate) struct Held<T, H> {
+pub(crate) struct TimeWithGuard<T, H> {
     time: T,
-    _held: H,
+    _guard: H,
 }
 
-impl<H> Held<RealTime, H> {
-    pub(crate) fn real(held: H) -> Self {
-        Self { time: RealTime::default(), _held: held }
+impl<H> TimeWithGuard<RealTime, H> {
+    pub(crate) fn real(guard: H) -> Self {
+        Self { time: RealTime::default(), _guard: guard }
     }
 }
 
 #[async_trait]
-impl<T: Time, H: Send + Sync> Time for Held<T, H> {
+impl<T: Time, H: Send + Sync> Time for TimeWithGuard<T, H> {
     async fn pass(&self, span: Duration) {
         self.time.pass(span).await;
     }
 }
 
-impl<T, H> fmt::Debug for Held<T, H> {
+impl<T, H> fmt::Debug for TimeWithGuard<T, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Held").finish_non_exhaustive()
+        f.debug_struct("TimeWithGuard").finish_non_exhaustive()
     }
 }
 

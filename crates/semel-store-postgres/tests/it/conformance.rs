@@ -6,16 +6,16 @@ use semel_conformance::{RealTime, Subject, Time, state_machine};
 use semel_core::{Cached, Store};
 use semel_store_postgres::PostgresStore;
 
-use crate::common::{Database, Held, Schema, clock::ServerClock};
+use crate::common::{Database, Schema, TimeWithGuard, clock::ServerClock};
 
-async fn plain() -> (PostgresStore, Held<RealTime, Schema>) {
+async fn plain() -> (PostgresStore, TimeWithGuard<RealTime, Schema>) {
     let schema = Schema::new();
-    (schema.store().await, Held::real(schema))
+    (schema.store().await, TimeWithGuard::real(schema))
 }
 
-async fn cached() -> (Cached<PostgresStore>, Held<RealTime, Schema>) {
-    let (store, held) = plain().await;
-    (Cached::new(store, 1000), held)
+async fn cached() -> (Cached<PostgresStore>, TimeWithGuard<RealTime, Schema>) {
+    let (store, time) = plain().await;
+    (Cached::new(store, 1000), time)
 }
 
 mod on_a_server_whose_clock_is_set {
@@ -47,12 +47,12 @@ impl Subject for PgOnManualClock {
 
 macro_rules! subject {
     ($name:ident, $store:ty, $open:ident) => {
-        struct $name($store, Held<RealTime, Schema>);
+        struct $name($store, TimeWithGuard<RealTime, Schema>);
 
         impl Subject for $name {
             async fn open() -> Self {
-                let (store, held) = $open().await;
-                Self(store, held)
+                let (store, time) = $open().await;
+                Self(store, time)
             }
             fn store(&self) -> &dyn Store {
                 &self.0
