@@ -17,8 +17,8 @@ pub(crate) fn without_key() -> LoadRequest {
     LoadRequest::post("/orders", "", ORDER, ORDER)
 }
 
-/// A request with a key, and a session of the same name: ruts takes 22 letters of base64url for a session. All sides get
-/// both, so that all parse the same.
+/// A request with a key, and a session of the same name: ruts takes 22 letters of base64url for a session. All sides
+/// get both, so that all parse the same.
 pub(crate) fn with_key() -> LoadRequest {
     let headers = format!("cookie: {SESSION_COOKIE}={BLANK}\r\nidempotency-key: {BLANK}\r\n");
     LoadRequest::post("/orders", &headers, ORDER, ORDER)

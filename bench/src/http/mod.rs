@@ -53,8 +53,9 @@ pub async fn run<K: Iterator<Item = u64>>(
     send(connections, request, keys, answer, time, || Ok(SendPace::AtOnce { until })).await
 }
 
-/// Like [`run`], but sends `rate` requests per second whether or not others are answered. A latency counts from the time
-/// at which its request was due, so that a stall counts for all requests that it delayed, not only for those in flight.
+/// Like [`run`], but sends `rate` requests per second whether or not others are answered. A latency counts from the
+/// time at which its request was due, so that a stall counts for all requests that it delayed, not only for those in
+/// flight.
 ///
 /// # Errors
 ///

@@ -68,8 +68,8 @@ impl BenchProcess {
         Ok(self.child.try_wait()?.is_none())
     }
 
-    /// The processor time so far, of all threads and children, in user and kernel mode. The kernel counts in ticks, mostly
-    /// of 10 ms.
+    /// The processor time so far, of all threads and children, in user and kernel mode. The kernel counts in ticks,
+    /// mostly of 10 ms.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! What a pipeliner of our own would gain: bare claims over one connection, with one write for all waiting commands, and
-//! replies that are counted instead of parsed.
+//! What a pipeliner of our own would gain: bare claims over one connection, with one write for all waiting commands,
+//! and replies that are counted instead of parsed.
 
 use std::time::{Duration, Instant};
 

@@ -130,8 +130,8 @@ impl RedisBenchOptions {
         Ok(())
     }
 
-    /// The rate of redis-benchmark with the claim as a plain command, and a key and a value as long as those of the store.
-    /// Takes about the time of a run if `rate` is close.
+    /// The rate of redis-benchmark with the claim as a plain command, and a key and a value as long as those of the
+    /// store. Takes about the time of a run if `rate` is close.
     async fn redis_benchmark(&self, rate: f64) -> Result<f64> {
         self.empty().await?;
         // The number takes up twelve bytes.

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`chaos_run`] | kills and restarts workers as a [`ChaosPlan`] says, then checks the evidence: a [`ChaosReport`] |
 //! | [`Harness`] | the parts of a chaos run one by one, for a test that kills at a named point |
-//! | [`Process`] | starts, stops, kills and reaps one process |
+//! | [`ChildProcess`] | starts, stops, kills and reaps one process |
 //! | [`ledger`] | a process that writes every run and every effect to a file |
 //! | [`inbox`] | the chaos run of the inbox: one effect and one record for every event |
 //! | [`check`] | the invariants, checked over history, ledger and final dump |
@@ -30,4 +30,4 @@ pub use clock::mono;
 pub use event::{Detail, Event, EventKind, Hex, Op, ReplyKind};
 pub use history::History;
 pub use key::{KeyClass, KeyId};
-pub use process::{Process, die_with_parent};
+pub use process::{ChildProcess, die_with_parent};

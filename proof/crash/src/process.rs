@@ -1,6 +1,6 @@
 //! Processes that are started, stopped and killed by id. None of them outlives the harness.
 //!
-//! Three safeguards: a dropped [`Process`] is killed and reaped (end of a test, panic); a child exits when its
+//! Three safeguards: a dropped [`ChildProcess`] is killed and reaped (end of a test, panic); a child exits when its
 //! stdin ends (the harness was killed); and on Linux the kernel kills a child, stopped or not, when the harness
 //! ends. A child asks for the last two with [`die_with_parent`].
 
@@ -20,13 +20,13 @@ use nix::{
 
 /// A running process. Dropped, it is killed and reaped.
 #[derive(Debug)]
-pub struct Process {
+pub struct ChildProcess {
     child: Child,
     /// The kernel closes it when this process ends, for any reason.
     lifeline: Option<ChildStdin>,
 }
 
-impl Process {
+impl ChildProcess {
     /// Starts `command` with a pipe for its stdin. The pipe ends with the harness.
     ///
     /// # Errors
@@ -63,7 +63,7 @@ impl Process {
         Ok(self.child.wait()?)
     }
 
-    /// Sends SIGSTOP: the process does nothing until [`Process::resume`].
+    /// Sends SIGSTOP: the process does nothing until [`ChildProcess::resume`].
     ///
     /// # Errors
     ///
@@ -120,7 +120,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         let _ = self.kill();
     }

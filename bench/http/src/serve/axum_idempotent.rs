@@ -1,5 +1,5 @@
-//! axum-idempotent in its best case: the key is taken from the header and nothing is hashed, sessions are in memory, and
-//! each key has a session of its own, because a write visits all keys of its session.
+//! axum-idempotent in its best case: the key is taken from the header and nothing is hashed, sessions are in memory,
+//! and each key has a session of its own, because a write visits all keys of its session.
 
 use std::sync::Arc;
 

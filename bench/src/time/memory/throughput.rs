@@ -64,8 +64,8 @@ fn rounds(repeats: usize, fill: impl Fn(MemorySide) -> Result<f64>) -> Result<Ve
     (0..repeats).map(round).collect()
 }
 
-/// Prints rates and ratios. A ratio is taken within a round, and the median of rounds is shown. The map keeps no labels,
-/// so the goal is for a store that keeps none either.
+/// Prints rates and ratios. A ratio is taken within a round, and the median of rounds is shown. The map keeps no
+/// labels, so the goal is for a store that keeps none either.
 fn show(memory: &str, rounds: &[[f64; 3]], goal: Option<f64>) {
     println!("claim+complete, {memory}");
     for (side, what) in ["plain map", "memory store", "memory store, labels"].iter().enumerate() {

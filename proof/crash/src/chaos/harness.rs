@@ -26,7 +26,7 @@ use crate::{
     key::KeyClass,
     ledger::{self, LedgerEntry},
     load::{DumpedRecord, WorkerJob},
-    process::Process,
+    process::ChildProcess,
 };
 
 /// The folder, ledger, history and processes of one run. Dropped, it kills the processes and removes the folder.
@@ -37,7 +37,7 @@ pub struct Harness {
     namespace: String,
     history: History,
     started: u32,
-    ledger: Process,
+    ledger: ChildProcess,
     backend: Option<Arc<Backend>>,
     folder: TempDir,
 }
@@ -48,7 +48,7 @@ pub struct RunningWorker {
     /// Its process number in the history.
     pub number: u32,
     /// The process.
-    pub process: Process,
+    pub process: ChildProcess,
     events: mpsc::Receiver<Event>,
     reader: JoinHandle<Result<OpenCalls>>,
 }
@@ -66,7 +66,7 @@ impl Harness {
         command.arg("ledger").arg("--socket").arg(folder.path().join("ledger.sock"));
         command.arg("--file").arg(folder.path().join("ledger.jsonl"));
         command.stdout(Stdio::piped()).stderr(log(folder.path())?);
-        let mut ledger = Process::spawn(command)?;
+        let mut ledger = ChildProcess::spawn(command)?;
         await_line(&mut ledger)?;
         let backend = ServerKind::of(&plan.store).map(Backend::start).transpose()?.map(Arc::new);
         let path = || plan.store.replace("{dir}", &folder.path().display().to_string());
@@ -114,7 +114,7 @@ impl Harness {
         change(&mut job);
         let mut command = self.command("worker")?;
         job.arguments(&mut command);
-        let mut process = Process::spawn(command)?;
+        let mut process = ChildProcess::spawn(command)?;
         let (sender, events) = mpsc::channel();
         let output = process.take_stdout().context("stdout is piped")?;
         let reader = self.history.follow(self.started, output, sender);
@@ -166,7 +166,7 @@ impl Harness {
         let mut command = self.command("dump")?;
         command.arg(format!("--store={}", self.store));
         command.arg(format!("--namespace={}", self.namespace)).arg(format!("--keys={keys}"));
-        let mut process = Process::spawn(command)?;
+        let mut process = ChildProcess::spawn(command)?;
         let output = process.take_stdout().context("stdout is piped")?;
         let lines = BufReader::new(output).lines();
         let records = lines.map(|line| Ok(serde_json::from_str(&line?)?)).collect::<Result<_>>()?;
@@ -249,7 +249,7 @@ fn log(folder: &Path) -> Result<File> {
 }
 
 /// Waits until a process prints `ready`.
-fn await_line(process: &mut Process) -> Result<()> {
+fn await_line(process: &mut ChildProcess) -> Result<()> {
     let mut line = String::new();
     BufReader::new(process.take_stdout().context("stdout is piped")?).read_line(&mut line)?;
     ensure!(line == "ready\n", "process {} ended before it was ready", process.id());

@@ -55,7 +55,7 @@ impl<'a> HistoryCall<'a> {
 
 /// A granted claim.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Grant {
+pub(super) struct KeyGrant {
     pub(super) nonce: Hex,
     pub(super) token: u64,
     pub(super) attempt: u32,
@@ -72,7 +72,7 @@ pub(super) struct Grant {
 pub(super) struct KeyHistory<'a> {
     pub(super) key: KeyId,
     pub(super) calls: Vec<HistoryCall<'a>>,
-    pub(super) grants: Vec<Grant>,
+    pub(super) grants: Vec<KeyGrant>,
     pub(super) ledger: Vec<&'a LedgerEntry>,
     pub(super) dump: Option<&'a DumpedRecord>,
     pub(super) dumped_at: u64,
@@ -108,17 +108,17 @@ impl<'a> KeyHistory<'a> {
     }
 
     /// True when the key may have been forgotten between two grants.
-    pub(super) fn is_forgotten(&self, last: &Grant, next: &Grant) -> bool {
+    pub(super) fn is_forgotten(&self, last: &KeyGrant, next: &KeyGrant) -> bool {
         is_forgotten(&self.calls, last, next)
     }
 
     /// The grant with this nonce and token.
-    pub(super) fn grant(&self, nonce: Hex, token: u64) -> Option<&Grant> {
+    pub(super) fn grant(&self, nonce: Hex, token: u64) -> Option<&KeyGrant> {
         self.grants.iter().find(|grant| (grant.nonce, grant.token) == (nonce, token))
     }
 
     /// The grant under which an owner called a step.
-    pub(super) fn owner(&self, call: &HistoryCall<'_>) -> Option<&Grant> {
+    pub(super) fn owner(&self, call: &HistoryCall<'_>) -> Option<&KeyGrant> {
         self.grant(call.nonce()?, call.begin.detail.token?)
     }
 
@@ -247,18 +247,18 @@ fn calls(events: &[Event]) -> Vec<HistoryCall<'_>> {
 /// The grants in the order of their replies. A new life begins where tokens start again, or where the record can have
 /// expired: the first claim of the new life may be one without a reply. A grant that was overtaken by others may belong
 /// to any life, so it gets one of its own.
-fn grants(calls: &[HistoryCall<'_>], kept: Option<u64>) -> Vec<Grant> {
-    let mut grants: Vec<Grant> = calls.iter().filter_map(grant).collect();
+fn grants(calls: &[HistoryCall<'_>], kept: Option<u64>) -> Vec<KeyGrant> {
+    let mut grants: Vec<KeyGrant> = calls.iter().filter_map(grant).collect();
     grants.sort_by_key(|grant| grant.ended);
     let lives = kept.is_some() || calls.iter().any(|call| call.op() == Op::Forget);
-    let (mut life, mut last): (u32, Option<Grant>) = (0, None);
+    let (mut life, mut last): (u32, Option<KeyGrant>) = (0, None);
     for at in 0..grants.len() {
         let grant = grants[at];
         if lives && is_overtaken(calls, &grant, &grants[..at], kept) {
             grants[at].life = u32::MAX - u32::try_from(at).unwrap_or_default();
             continue;
         }
-        let ends = |last: Grant| {
+        let ends = |last: KeyGrant| {
             restarts(&last, &grant)
                 || expires(calls, &last, &grant, kept)
                 || is_forgotten(calls, &last, &grant)
@@ -275,8 +275,8 @@ fn grants(calls: &[HistoryCall<'_>], kept: Option<u64>) -> Vec<Grant> {
 /// True when a later claim was granted first. Possible only if the record ended while the call was pending.
 fn is_overtaken(
     calls: &[HistoryCall<'_>],
-    grant: &Grant,
-    earlier: &[Grant],
+    grant: &KeyGrant,
+    earlier: &[KeyGrant],
     kept: Option<u64>,
 ) -> bool {
     let expired = kept.is_some_and(|kept| grant.ended >= grant.invoked + kept);
@@ -287,12 +287,12 @@ fn is_overtaken(
     })
 }
 
-fn restarts(last: &Grant, next: &Grant) -> bool {
+fn restarts(last: &KeyGrant, next: &KeyGrant) -> bool {
     let again = next.nonce == last.nonce && next.token == last.token;
     next.token <= last.token && !again && last.ended < next.invoked
 }
 
-fn is_forgotten(calls: &[HistoryCall<'_>], last: &Grant, next: &Grant) -> bool {
+fn is_forgotten(calls: &[HistoryCall<'_>], last: &KeyGrant, next: &KeyGrant) -> bool {
     calls.iter().filter(|call| call.op() == Op::Forget).any(|call| {
         call.reply().is_none_or(|answer| answer == ReplyKind::Forgotten)
             && call.invoked() < next.ended
@@ -300,7 +300,7 @@ fn is_forgotten(calls: &[HistoryCall<'_>], last: &Grant, next: &Grant) -> bool {
     })
 }
 
-fn expires(calls: &[HistoryCall<'_>], last: &Grant, next: &Grant, kept: Option<u64>) -> bool {
+fn expires(calls: &[HistoryCall<'_>], last: &KeyGrant, next: &KeyGrant, kept: Option<u64>) -> bool {
     let own = calls
         .iter()
         .filter(|call| call.nonce() == Some(last.nonce) && call.reply_event().is_some());
@@ -309,12 +309,12 @@ fn expires(calls: &[HistoryCall<'_>], last: &Grant, next: &Grant, kept: Option<u
     kept.is_some_and(|kept| next.ended >= wrote + kept)
 }
 
-fn grant(call: &HistoryCall<'_>) -> Option<Grant> {
+fn grant(call: &HistoryCall<'_>) -> Option<KeyGrant> {
     if call.op() != Op::Claim || call.reply() != Some(ReplyKind::Granted) {
         return None;
     }
     let end = call.reply_event()?;
-    Some(Grant {
+    Some(KeyGrant {
         nonce: call.nonce()?,
         token: end.detail.token?,
         attempt: end.detail.attempt.unwrap_or_default(),

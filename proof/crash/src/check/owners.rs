@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use super::{
     Evidence, TOLERANCE, Violation,
     invariant::Invariant::{I1, I3, I8, I9, I13},
-    key_history::{Grant, HistoryCall, KeyHistory, kept},
+    key_history::{HistoryCall, KeyGrant, KeyHistory, kept},
 };
 use crate::{
     event::{Hex, Op, ReplyKind},
@@ -95,12 +95,12 @@ fn whole_lease(history: &KeyHistory<'_>) -> Option<Violation> {
     })
 }
 
-fn follows(next: &Grant, last: &Grant) -> bool {
+fn follows(next: &KeyGrant, last: &KeyGrant) -> bool {
     next.life == last.life && next.token == last.token + 1 && last.ended <= next.ended
 }
 
 /// The earliest begin of the lease. Renewals after the takeover are checked by I9.
-fn armed_at(history: &KeyHistory<'_>, owner: &Grant, next: &Grant) -> u64 {
+fn armed_at(history: &KeyHistory<'_>, owner: &KeyGrant, next: &KeyGrant) -> u64 {
     let renewed = |call: &&HistoryCall<'_>| {
         call.nonce() == Some(owner.nonce)
             && call.reply() == Some(ReplyKind::Extended)
@@ -111,7 +111,7 @@ fn armed_at(history: &KeyHistory<'_>, owner: &Grant, next: &Grant) -> u64 {
 }
 
 /// True when the owner released or abandoned the key, or may have done so.
-fn gave_back(history: &KeyHistory<'_>, last: &Grant, next: &Grant) -> bool {
+fn gave_back(history: &KeyHistory<'_>, last: &KeyGrant, next: &KeyGrant) -> bool {
     history.calls.iter().any(|call| {
         matches!(call.op(), Op::Release | Op::Abandon)
             && call.nonce() == Some(last.nonce)
@@ -120,7 +120,7 @@ fn gave_back(history: &KeyHistory<'_>, last: &Grant, next: &Grant) -> bool {
     })
 }
 
-fn died(history: &KeyHistory<'_>, last: &Grant, next: &Grant) -> bool {
+fn died(history: &KeyHistory<'_>, last: &KeyGrant, next: &KeyGrant) -> bool {
     let death = history.deaths.get(&last.process);
     history.rules.frees_at_open
         && last.process != next.process
@@ -189,7 +189,7 @@ fn rising_tokens(history: &KeyHistory<'_>) -> Option<Violation> {
 }
 
 /// Tokens may start again only when the record can have expired or been forgotten.
-fn restarted_early(history: &KeyHistory<'_>, last: &Grant, next: &Grant) -> bool {
+fn restarted_early(history: &KeyHistory<'_>, last: &KeyGrant, next: &KeyGrant) -> bool {
     !history.is_forgotten(last, next)
         && history.kept().is_none_or(|kept| next.ended < last.invoked + kept)
 }

@@ -24,7 +24,7 @@ pub use expired::ExpiredRows;
 pub use tables::InboxTally;
 pub use worker::{InboxJob, work};
 
-use crate::process::Process;
+use crate::process::ChildProcess;
 
 /// The settings of a chaos run over the inbox.
 #[derive(Clone, Debug)]
@@ -115,7 +115,7 @@ pub fn chaos_run(plan: &InboxPlan) -> Result<InboxReport> {
     let acks = NamedTempFile::new()?;
     let start =
         |mode, seed, all| start(plan, [&url, &days.join(",")], acks.path(), mode, seed, all);
-    let mut workers: Vec<Process> = Vec::new();
+    let mut workers: Vec<ChildProcess> = Vec::new();
     let (mut kills, mut server_kills, mut next) = (0, 0, 0);
     let mut expired = ExpiredRows::default();
     while kills < plan.kills || server_kills < plan.server_kills {
@@ -169,7 +169,7 @@ fn start(
     mode: &str,
     seed: u64,
     all: bool,
-) -> Result<Process> {
+) -> Result<ChildProcess> {
     let mut command = Command::new(&plan.program);
     command.args(["inbox-worker", "--url", url, "--days", days, "--mode", mode]);
     command.arg(format!("--seed={seed}")).arg(format!("--events={}", plan.events));
@@ -177,5 +177,5 @@ fn start(
         command.arg("--all");
     }
     command.stdout(File::options().append(true).open(acks)?);
-    Process::spawn(command)
+    ChildProcess::spawn(command)
 }

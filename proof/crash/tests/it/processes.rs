@@ -13,7 +13,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use semel_crash::{ChaosPlan, Harness, Op, Process};
+use semel_crash::{ChaosPlan, ChildProcess, Harness, Op};
 
 use crate::PROGRAM;
 
@@ -44,13 +44,13 @@ fn until(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-fn sleeper() -> Process {
+fn sleeper() -> ChildProcess {
     let mut command = Command::new("sleep");
     command.arg("600");
-    Process::spawn(command).unwrap()
+    ChildProcess::spawn(command).unwrap()
 }
 
-fn state(process: &Process) -> char {
+fn state(process: &ChildProcess) -> char {
     stat(process.id()).map_or('-', |stat| stat.0)
 }
 
@@ -104,7 +104,7 @@ fn the_processes_of_a_killed_or_interrupted_harness_end() {
         let mut command = Command::new(PROGRAM);
         command.args(["chaos", "plain", "--kills", "1000"]).env("TMPDIR", scratch.path());
         command.stdout(Stdio::null());
-        let mut harness = Process::spawn(command).unwrap();
+        let mut harness = ChildProcess::spawn(command).unwrap();
         until("ledger and worker run", || children(harness.id()).len() >= 2);
         let left = children(harness.id());
         // The first is the ledger, which the chaos run itself does not stop.
