@@ -52,17 +52,10 @@ type TomlEntry<'a> = (Spanned<std::borrow::Cow<'a, str>>, Spanned<DeValue<'a>>);
 
 impl<'a> FileReader<'a> {
     fn top(&mut self, table: DeTable<'a>) {
-<<<<<<< Updated upstream
         let (gateway, store) = (fields_of::<GatewayFields>(), fields_of::<StoreFields>());
         let names = [gateway, store, fields_of::<PolicyFields>(), &SECTIONS].concat();
         let (sections, rest) = split(self.known_fields("", &names, table), &SECTIONS);
         let (gateway, rest) = split(rest, gateway);
-=======
-        let (basics, store) = (fields_of::<GatewayFields>(), fields_of::<StoreFields>());
-        let names = [basics, store, fields_of::<PolicyFields>(), &SECTIONS].concat();
-        let (sections, rest) = split(self.known_fields("", &names, table), &SECTIONS);
-        let (basics, rest) = split(rest, basics);
->>>>>>> Stashed changes
         let (store, policy) = split(rest, store);
         self.parsed.settings.store = self.fields("", store);
         self.parsed.settings.gateway = self.fields("", gateway);
