@@ -19,7 +19,7 @@ use crate::{
 };
 
 over_pools! {
-    an_event_insert_effect_once_in_every_variant
+    an_event_takes_effect_once_in_every_variant
     a_duplicate_is_answered_with_the_recorded_value
     a_duplicate_may_only_be_rejected
     after_an_error_nothing_is_written_and_the_next_copy_runs
@@ -37,7 +37,7 @@ over_pools! {
     a_call_dropped_at_any_moment_leaves_no_transaction_open
 }
 
-async fn an_event_insert_effect_once_in_every_variant<P: InboxPool + Clone>(
+async fn an_event_takes_effect_once_in_every_variant<P: InboxPool + Clone>(
     fixture: InboxFixture<P>,
 ) {
     for variant in [InboxVariant::Minimal, InboxVariant::Full, InboxVariant::Partitioned] {
