@@ -136,7 +136,7 @@ fn filter(log: &LogSettings) -> Targets {
         .with_default(others)
         .with_target("semel", level)
         // An operator's change is logged with its reason at every level.
-        .with_target("semel_core::engine::admin", level.max(LevelFilter::INFO))
+        .with_target("semel_core::engine::operator", level.max(LevelFilter::INFO))
 }
 
 fn recorder(of_service: &[Buckets]) -> anyhow::Result<PrometheusRecorder> {

@@ -231,14 +231,17 @@ impl<S: Subject> SequenceRun<'_, S> {
         Ok(CallWindow { from, to })
     }
 
+    /// The instants at which the step may have happened, earliest first: of the claims of one key in a slow batch, a
+    /// later one may find that the lease of an earlier one has ended.
     fn moments(&self, CallWindow { from, to }: CallWindow) -> Vec<StepTime> {
+        const PARTS: u32 = 16;
         if !self.is_shared() {
             return vec![StepTime { now: from, purged: false }];
         }
-        let tolerance = self.tolerance();
-        let instants = [from, to, earlier(from, tolerance), to.after(tolerance)];
-        let moment = |now| [false, true].map(|purged| StepTime { now, purged });
-        instants.into_iter().flat_map(moment).collect()
+        let (tolerance, part) = (self.tolerance(), to.since(from) / PARTS);
+        let within = (0..PARTS).map(|number| from.after(part * number));
+        let instants = within.chain([to, earlier(from, tolerance), to.after(tolerance)]);
+        instants.flat_map(|now| [false, true].map(|purged| StepTime { now, purged })).collect()
     }
 }
 

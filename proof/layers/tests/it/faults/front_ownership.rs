@@ -46,7 +46,7 @@ async fn the_front_of_another_table_is_refused_with_the_fix() {
     assert!(matches!(second_node.claim(&request(key)).await.unwrap(), Claim::Replay(_)));
     let memory = semel_core::MemoryStore::new();
     let refused = servers.front_of(&memory).await.unwrap_err();
-    assert!(refused.to_string().contains("cannot be told from others"), "{refused}");
+    assert!(refused.to_string().contains("has no identity"), "{refused}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
