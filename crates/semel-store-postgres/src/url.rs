@@ -1,4 +1,4 @@
-//! Parses `postgres://…`. The TLS parameters are handled here, and the driver parses the rest.
+//! Parses `postgres://…`: `sslmode` and `sslrootcert` here, everything else by the driver.
 
 use std::path::PathBuf;
 
@@ -16,27 +16,28 @@ pub(crate) struct PgAddress {
 /// Which certificates of the server are accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TlsTrust {
-    /// Any: TLS is off or only preferred, and as with libpq the certificate is not checked.
+    /// TLS is off or only preferred: no certificate is checked, as in libpq.
     Unchecked,
-    /// `require` and stricter modes: one that an authority of the system signed, for the host of the URL.
+    /// `require` and stricter modes: a certificate authority of the operating system has signed the certificate, for the
+    /// host of the URL. This is stricter than libpq, which checks both only with `verify-full`.
     System,
-    /// The same, with the authorities of a file.
+    /// The same, with the certificate authorities of a file.
     File(PathBuf),
 }
 
 impl PgAddress {
     pub(crate) fn parse(url: &str) -> Result<Self> {
-        let scheme = ["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme));
-        if !scheme {
+        let has_scheme = ["postgres://", "postgresql://"].iter().any(|it| url.starts_with(it));
+        if !has_scheme {
             return Err(Error::invalid(
                 "postgres: the URL must begin with postgres:// or postgresql://",
             ));
         }
-        let (base, query) = split(url);
+        let (base, query) = split_query(url);
         let (tls, rest) = TlsParameters::take(query)?;
         let url =
             if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
-        let mut server: Config = url.parse().map_err(|error| unreadable(&error))?;
+        let mut server: Config = url.parse().map_err(|error| invalid_url(&error))?;
         if server.get_hosts().is_empty() {
             return Err(Error::invalid(
                 "postgres: the URL names no host; write postgres://USER@HOST/DATABASE",
@@ -55,12 +56,12 @@ struct TlsParameters {
 }
 
 impl TlsParameters {
-    /// Takes them out of a query; the rest is for the driver.
+    /// Takes the TLS parameters out of a query, and returns the other parameters for the driver.
     fn take(query: &str) -> Result<(Self, Vec<&str>)> {
         let (mut tls, mut rest) = (Self::default(), Vec::new());
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let is_second = match decode(name)?.as_str() {
+            let is_duplicate = match decode(name)?.as_str() {
                 "sslmode" => tls.mode.replace(ssl_mode(value)?).is_some(),
                 "sslrootcert" => tls.roots.replace(decode(value)?).is_some(),
                 _ => {
@@ -68,7 +69,7 @@ impl TlsParameters {
                     false
                 }
             };
-            if is_second {
+            if is_duplicate {
                 return Err(Error::invalid(
                     "postgres: the URL has sslmode or sslrootcert twice; write each once",
                 ));
@@ -94,11 +95,11 @@ impl TlsParameters {
     }
 }
 
-/// Finds the start of the query as the driver does: everything before the first `@` is the login.
-fn split(url: &str) -> (&str, &str) {
-    let login = url.find('@').unwrap_or(0);
-    match url[login..].find('?') {
-        Some(at) => (&url[..login + at], &url[login + at + 1..]),
+/// Splits off the query, as the driver does: a `?` before the first `@` belongs to the password.
+fn split_query(url: &str) -> (&str, &str) {
+    let host = url.find('@').unwrap_or(0);
+    match url[host..].find('?') {
+        Some(at) => (&url[..host + at], &url[host + at + 1..]),
         None => (url, ""),
     }
 }
@@ -114,13 +115,14 @@ fn ssl_mode(value: &str) -> Result<SslMode> {
     }
 }
 
-/// The driver's error names the unknown option and nothing else of the URL.
-fn unreadable(error: &tokio_postgres::Error) -> Error {
+/// The driver's error is safe to show: it names an option, and never quotes a password.
+fn invalid_url(error: &tokio_postgres::Error) -> Error {
     let why =
         std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
     Error::invalid(format!("postgres: the URL cannot be read: {why}"))
 }
 
+/// Decodes the `%` escapes of a parameter.
 fn decode(value: &str) -> Result<String> {
     decoded(value).map_err(|_| {
         Error::invalid(

@@ -13,8 +13,8 @@ use super::{
     upstream::header::{CASE, GATE},
 };
 
-/// The pause between two polls for a condition that no call can wait for.
-const PAUSE: Duration = Duration::from_millis(20);
+/// The interval of polls for a condition that has no notification.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 pub(super) const KEY: &str = "idempotency-key";
 pub(super) const AUTHORIZATION: &str = "authorization";
@@ -22,7 +22,7 @@ pub(super) const CONTENT_TYPE: &str = "content-type";
 
 pub(super) struct CaseContext<'a> {
     pub(super) target: &'a dyn HttpTarget,
-    /// The case id, and the name of its gate.
+    /// The id of the case. The gate of the case has the same name.
     pub(super) id: String,
 }
 
@@ -31,9 +31,9 @@ impl<'a> CaseContext<'a> {
         Self { target, id: format!("{:016x}", rand::random::<u64>()) }
     }
 
-    /// A request of the principal Alice, with a key and a body.
-    pub(super) fn post(&self, target: &str) -> TestRequest {
-        TestRequest::new(self.target.base_url(), Method::POST, target)
+    /// Builds a POST request of the principal Alice, with a key and a body.
+    pub(super) fn post(&self, path: &str) -> TestRequest {
+        TestRequest::new(self.target.base_url(), Method::POST, path)
             .with(CASE, &self.id)
             .with(AUTHORIZATION, self.alice())
             .with(KEY, self.key())
@@ -66,16 +66,18 @@ impl<'a> CaseContext<'a> {
         assert_eq!(self.runs().len(), times, "runs of the handler: {promise}");
     }
 
+    /// Waits until `count` runs of this case in all have reached the handler.
     pub(super) async fn wait_arrived(&self, count: usize) {
         let arrival = self.upstream().arrived(&self.id, count);
-        in_time(arrival, "the expected runs reach the handler").await;
+        in_time(arrival, "wait for the expected runs to reach the handler").await;
     }
 
+    /// Waits until every run of this case that has started has ended.
     pub(super) async fn wait_ended(&self) {
-        in_time(self.upstream().ended(&self.id), "a run ends").await;
+        in_time(self.upstream().ended(&self.id), "wait for the end of the runs").await;
     }
 
-    /// Starts a run that waits until [`CaseContext::open`].
+    /// Starts a run whose handler waits for [`CaseContext::open_gate`], and returns when it has reached the handler.
     pub(super) async fn start_held(&self, request: &TestRequest) -> SentRequest {
         let before = self.runs().len();
         let started = request.clone().set(GATE, &self.id).start().await;
@@ -83,26 +85,31 @@ impl<'a> CaseContext<'a> {
         started
     }
 
+    /// Lets the held runs of this case continue. The gate stays open.
     pub(super) fn open_gate(&self) {
         self.upstream().open(&self.id);
     }
 
-    /// The answer to `request` while a run waits at its gate. No other run may start.
-    pub(super) async fn meanwhile(&self, request: &TestRequest, promise: &str) -> TestResponse {
+    /// Sends `request` while a run is held at its gate. Panics if another run starts.
+    pub(super) async fn send_while_held(
+        &self,
+        request: &TestRequest,
+        promise: &str,
+    ) -> TestResponse {
         let before = self.runs().len();
         select! {
-            answer = request.send() => answer,
+            biased;
             () = self.upstream().arrived(&self.id, before + 1) => panic!("{promise}: it ran again"),
+            answer = request.send() => answer,
         }
     }
 
-    /// Gives earlier requests time to reach the point where they wait. A test cannot see a waiter from outside, but
-    /// when later requests have passed the same target and store, an earlier one is waiting.
+    /// Gives earlier requests time to begin to wait, which a test cannot see from outside: later requests have passed
+    /// the same target and store when this returns.
     pub(super) async fn send_unrelated_requests(&self) {
         for _ in 0..10 {
             let name = format!("{:016x}", rand::random::<u64>());
-            let stranger = self.post(PLAIN).set(CASE, &name).set(KEY, &name);
-            stranger.send().await;
+            self.post(PLAIN).set(CASE, &name).set(KEY, &name).send().await;
         }
     }
 
@@ -120,11 +127,11 @@ impl<'a> CaseContext<'a> {
                 return answer;
             }
             assert!(Instant::now() < deadline, "{promise}: still {answer:?}");
-            sleep(PAUSE).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 
-    /// Sends a request twice and asserts that the second answer is the replay of the first.
+    /// Sends the first request of a case twice, and asserts that the second answer is the replay of the first.
     pub(super) async fn send_and_replay(
         &self,
         request: &TestRequest,
@@ -132,21 +139,21 @@ impl<'a> CaseContext<'a> {
         let first = request.send().await;
         assert!(!first.is_replay(), "a first answer is not marked as a replay: {first:?}");
         let again = request.send().await;
-        self.assert_runs(1, "a retry does not run");
+        self.assert_runs(1, "the handler does not run for a retry");
         assert_replay_of(&first, &again);
         (first, again)
     }
 }
 
-/// Asserts that `again` is a replay of `first`, byte for byte.
+/// Asserts that `again` replays the status, content type and body of `first`, and that no HTTP cache may store it.
 pub(super) fn assert_replay_of(first: &TestResponse, again: &TestResponse) {
-    assert!(again.is_replay(), "a replay is marked Idempotent-Replayed: true: {again:?}");
+    assert!(again.is_replay(), "a replay has the header Idempotent-Replayed, {again:?}");
     assert_eq!(again.status, first.status, "a replay has the recorded status");
     assert_eq!(again.body, first.body, "a replay has the recorded body, byte for byte");
-    let kind = |answer: &TestResponse| answer.text(CONTENT_TYPE).map(str::to_owned);
-    assert_eq!(kind(again), kind(first), "a replay has the recorded content type");
-    let fresh = again.text("cache-control").is_some_and(|rule| rule.contains("no-store"));
-    assert!(fresh, "no cache keeps a replay: {again:?}");
+    let content_type = |answer: &TestResponse| answer.text(CONTENT_TYPE).map(str::to_owned);
+    assert_eq!(content_type(again), content_type(first), "a replay has the recorded content type");
+    let is_not_stored = again.text("cache-control").is_some_and(|rule| rule.contains("no-store"));
+    assert!(is_not_stored, "HTTP caches must not store a replay: {again:?}");
 }
 
 /// The answers to sent requests, in their order.

@@ -9,9 +9,9 @@ use crate::http::{
 pub(super) async fn refusals_tell_clients_what_to_do(case: CaseContext<'_>) {
     let request = case.post(IMPATIENT);
     let first = case.start_held(&request).await;
-    let busy = case.meanwhile(&request, "no second run").await;
+    let busy = case.send_while_held(&request, "no second run").await;
     IN_PROGRESS.assert_is(&busy, "a retry helps, after a while");
-    let other = case.meanwhile(&request.clone().body("{}"), "no second run").await;
+    let other = case.send_while_held(&request.clone().body("{}"), "no second run").await;
     MISMATCH.assert_is(&other, "no retry helps");
     KEY_INVALID.assert_is(&request.set(KEY, "").send().await, "no retry helps");
     case.open_gate();

@@ -27,7 +27,7 @@ pub(super) async fn one_of_many_runs(case: CaseContext<'_>) {
 pub(super) async fn a_duplicate_that_may_not_wait_gets_retry_after(case: CaseContext<'_>) {
     let request = case.post(IMPATIENT);
     let first = case.start_held(&request).await;
-    let busy = case.meanwhile(&request, "a duplicate does not run beside its first").await;
+    let busy = case.send_while_held(&request, "a duplicate does not run beside its first").await;
     IN_PROGRESS.assert_is(&busy, "the first is still running");
     case.open_gate();
     assert_replay_of(&first.response().await, &request.send().await);
@@ -37,7 +37,7 @@ pub(super) async fn another_body_is_refused_at_once(case: CaseContext<'_>) {
     let request = case.post(PLAIN);
     let first = case.start_held(&request).await;
     // The gate is closed: a request that waits for the run would not be answered.
-    let other = case.meanwhile(&request.clone().body("{}"), "a mismatch does not run").await;
+    let other = case.send_while_held(&request.clone().body("{}"), "a mismatch does not run").await;
     MISMATCH.assert_is(&other, "another body under a running key is refused at once");
     case.open_gate();
     assert_eq!(first.response().await.status, 200, "the run is not disturbed");
@@ -47,8 +47,8 @@ pub(super) async fn refusals_do_not_change_the_record(case: CaseContext<'_>) {
     let request = case.post(IMPATIENT);
     let other = request.clone().body("{}");
     let first = case.start_held(&request).await;
-    IN_PROGRESS.assert_is(&case.meanwhile(&request, "no second run").await, "still running");
-    MISMATCH.assert_is(&case.meanwhile(&other, "no second run").await, "another body");
+    IN_PROGRESS.assert_is(&case.send_while_held(&request, "no second run").await, "still running");
+    MISMATCH.assert_is(&case.send_while_held(&other, "no second run").await, "another body");
     case.open_gate();
     let first = first.response().await;
     assert_replay_of(&first, &request.send().await);

@@ -1,4 +1,4 @@
-//! The bodies that the upstream answers with: sized, streamed step by step, followed by trailers, or broken off.
+//! The response bodies of the test upstream: of known length, streamed in pieces, followed by trailers, or broken off.
 
 use std::{fmt, io};
 
@@ -10,13 +10,13 @@ use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 
 use super::{
     instructions::{BodyContent, UpstreamInstructions},
-    log::RunLog,
+    log::UpstreamLog,
 };
 
-/// The body of an answer of the upstream.
+/// The body of a response of the test upstream.
 pub type TestUpstreamBody = UnsyncBoxBody<Bytes, BrokenOff>;
 
-/// The error of a body that breaks off half-way, as instructed.
+/// The error of a body that breaks off because the request's instructions say so.
 #[derive(Debug)]
 pub struct BrokenOff;
 
@@ -36,22 +36,23 @@ impl From<BrokenOff> for io::Error {
 
 enum BodyPart {
     Data(Bytes),
-    Step(usize),
+    /// Waits until the gate between pieces has been opened this many times.
+    WaitForOpenings(usize),
     Trailers(HeaderMap),
     Break,
 }
 
-/// The body that a run answers with. It has a length if possible, so that HTTP/1 sends it.
-pub(super) fn of(
+/// Makes the response body of a run. A body in one piece has a known length, so that HTTP/1 sends `Content-Length`.
+pub(super) fn response_body(
     instructions: &UpstreamInstructions,
     run: usize,
-    log: &RunLog,
+    log: &UpstreamLog,
 ) -> TestUpstreamBody {
     let mut pieces = pieces(&instructions.content, run);
     if pieces.len() == 1 && !instructions.breaks && instructions.trailers.is_empty() {
         return Full::new(pieces.remove(0)).map_err(|never| match never {}).boxed_unsync();
     }
-    streamed(parts(instructions, pieces), log.clone(), instructions.step.clone())
+    streamed(parts(instructions, pieces), log.clone(), instructions.piece_gate.clone())
 }
 
 fn pieces(content: &BodyContent, run: usize) -> Vec<Bytes> {
@@ -59,8 +60,9 @@ fn pieces(content: &BodyContent, run: usize) -> Vec<Bytes> {
         BodyContent::Numbered => vec![format!("{{\"run\":{run}}}").into()],
         BodyContent::Empty => vec![Bytes::new()],
         BodyContent::Binary => {
-            let last = u8::try_from(run).unwrap_or(u8::MAX);
-            vec![(0..=u8::MAX).rev().chain([last]).collect::<Vec<_>>().into()]
+            // Begins with bytes that are no UTF-8, and ends with the number of the run.
+            let number = u8::try_from(run).unwrap_or(u8::MAX);
+            vec![(0..=u8::MAX).rev().chain([number]).collect::<Vec<_>>().into()]
         }
         BodyContent::Big(size) => vec![format!("run {run} ").bytes().cycle().take(*size).collect()],
         BodyContent::Events(count) => {
@@ -70,11 +72,11 @@ fn pieces(content: &BodyContent, run: usize) -> Vec<Bytes> {
 }
 
 fn parts(instructions: &UpstreamInstructions, pieces: Vec<Bytes>) -> Vec<BodyPart> {
-    let pieces = if instructions.breaks { half(pieces) } else { pieces };
+    let pieces = if instructions.breaks { first_part(pieces) } else { pieces };
     let mut parts = Vec::new();
-    for (place, piece) in pieces.into_iter().enumerate() {
-        if instructions.step.is_some() && place > 0 {
-            parts.push(BodyPart::Step(place));
+    for (index, piece) in pieces.into_iter().enumerate() {
+        if instructions.piece_gate.is_some() && index > 0 {
+            parts.push(BodyPart::WaitForOpenings(index));
         }
         parts.push(BodyPart::Data(piece));
     }
@@ -86,7 +88,8 @@ fn parts(instructions: &UpstreamInstructions, pieces: Vec<Bytes>) -> Vec<BodyPar
     parts
 }
 
-fn half(mut pieces: Vec<Bytes>) -> Vec<Bytes> {
+/// The first half of the pieces, at least one; half of the bytes if that is a single piece.
+fn first_part(mut pieces: Vec<Bytes>) -> Vec<Bytes> {
     pieces.truncate(pieces.len().div_ceil(2));
     if let [only] = pieces.as_mut_slice() {
         only.truncate(only.len() / 2);
@@ -94,16 +97,21 @@ fn half(mut pieces: Vec<Bytes>) -> Vec<Bytes> {
     pieces
 }
 
-fn streamed(parts: Vec<BodyPart>, log: RunLog, step: Option<String>) -> TestUpstreamBody {
+fn streamed(
+    parts: Vec<BodyPart>,
+    log: UpstreamLog,
+    piece_gate: Option<String>,
+) -> TestUpstreamBody {
     let frames = stream::iter(parts).filter_map(move |part| {
-        let (log, step) = (log.clone(), step.clone());
+        let (log, piece_gate) = (log.clone(), piece_gate.clone());
         async move {
             match part {
                 BodyPart::Data(data) => Some(Ok(Frame::data(data))),
                 BodyPart::Trailers(trailers) => Some(Ok(Frame::trailers(trailers))),
                 BodyPart::Break => Some(Err(BrokenOff)),
-                BodyPart::Step(times) => {
-                    log.opened(&step.expect("steps are written for a gate"), times).await;
+                BodyPart::WaitForOpenings(times) => {
+                    let gate = piece_gate.expect("only a body with a gate waits for one");
+                    log.wait_for_openings(&gate, times).await;
                     None
                 }
             }

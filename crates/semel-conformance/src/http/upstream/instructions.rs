@@ -49,7 +49,8 @@ pub(super) struct UpstreamInstructions {
     pub(super) headers: HeaderMap,
     pub(super) trailers: HeaderMap,
     pub(super) gate: Option<String>,
-    pub(super) step: Option<String>,
+    /// The gate whose every opening lets one more piece of the body pass.
+    pub(super) piece_gate: Option<String>,
     pub(super) panics: bool,
     pub(super) breaks: bool,
 }
@@ -64,7 +65,7 @@ impl UpstreamInstructions {
             headers: answered(headers),
             trailers: fields(headers, header::TRAILER),
             gate: text(header::GATE),
-            step: text(header::STEP),
+            piece_gate: text(header::STEP),
             panics: headers.contains_key(header::PANIC),
             breaks: headers.contains_key(header::BREAK),
         }

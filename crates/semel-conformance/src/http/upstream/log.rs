@@ -1,4 +1,5 @@
-//! The log of runs and open gates, in one watch channel: a test waits for conditions, not for time.
+//! What has happened at the test upstream: the runs of each case, and how often each gate was opened. It is kept in a
+//! watch channel, so that a test can wait for a condition.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -11,7 +12,7 @@ use tokio::sync::watch;
 pub struct HandlerRun {
     /// The request's method.
     pub method: Method,
-    /// Path and query, as they were sent.
+    /// Path and query, as the upstream received them.
     pub target: String,
     /// All request headers.
     pub headers: HeaderMap,
@@ -30,7 +31,7 @@ pub enum RunState {
     Running,
     /// It returned its answer.
     Answered,
-    /// It was dropped before its answer, by a panic or by its caller.
+    /// It panicked, or the server dropped its future, before it returned an answer.
     Dropped,
 }
 
@@ -43,74 +44,87 @@ impl HandlerRun {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct RunLogState {
+pub(super) struct UpstreamEvents {
+    /// By case.
     runs: HashMap<String, Vec<HandlerRun>>,
+    /// How often each gate was opened. A gate never closes.
     openings: HashMap<String, usize>,
 }
 
-impl RunLogState {
+impl UpstreamEvents {
     pub(super) fn runs(&self, case: &str) -> &[HandlerRun] {
         self.runs.get(case).map_or(&[], Vec::as_slice)
     }
 }
 
+/// A handle to the log; clones share it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct RunLog(Arc<watch::Sender<RunLogState>>);
+pub(super) struct UpstreamLog(Arc<watch::Sender<UpstreamEvents>>);
 
-impl RunLog {
+impl UpstreamLog {
     pub(super) fn runs(&self, case: &str) -> Vec<HandlerRun> {
         self.0.borrow().runs(case).to_vec()
     }
 
-    pub(super) fn arrive(&self, case: &str, run: HandlerRun) -> OngoingRun {
-        let mut place = 0;
-        self.0.send_modify(|state| {
-            let runs = state.runs.entry(case.to_owned()).or_default();
-            place = runs.len();
+    /// Records a run that has reached the handler.
+    pub(super) fn record_arrival(&self, case: &str, run: HandlerRun) -> OngoingRun {
+        let mut index = 0;
+        self.0.send_modify(|events| {
+            let runs = events.runs.entry(case.to_owned()).or_default();
+            index = runs.len();
             runs.push(run);
         });
-        OngoingRun { log: self.clone(), case: case.to_owned(), place, state: RunState::Dropped }
+        OngoingRun {
+            log: self.clone(),
+            case: case.to_owned(),
+            index,
+            state_on_drop: RunState::Dropped,
+        }
     }
 
+    /// Opens a gate, once more if it is open.
     pub(super) fn open(&self, gate: &str) {
-        self.0.send_modify(|state| *state.openings.entry(gate.to_owned()).or_default() += 1);
+        self.0.send_modify(|events| *events.openings.entry(gate.to_owned()).or_default() += 1);
     }
 
-    pub(super) async fn opened(&self, gate: &str, times: usize) {
-        self.wait(|state| state.openings.get(gate).copied().unwrap_or_default() >= times).await;
+    /// Waits until a gate has been opened this many times.
+    pub(super) async fn wait_for_openings(&self, gate: &str, times: usize) {
+        self.wait(|events| events.openings.get(gate).copied().unwrap_or_default() >= times).await;
     }
 
-    pub(super) async fn wait(&self, mut condition: impl FnMut(&RunLogState) -> bool) {
+    /// Waits until a condition holds.
+    pub(super) async fn wait(&self, mut condition: impl FnMut(&UpstreamEvents) -> bool) {
         let mut changes = self.0.subscribe();
-        let seen = changes.wait_for(|state| condition(state)).await;
-        drop(seen.expect("the log that is waited on holds the sender"));
+        let matched = changes.wait_for(|events| condition(events)).await;
+        drop(matched.expect("self keeps the sender alive"));
     }
 }
 
-/// A run that has not ended. If it is dropped before its answer, the log says so.
+/// A run that has not ended. Dropped without [`OngoingRun::mark_answered`], it is recorded as [`RunState::Dropped`].
+#[must_use]
 pub(super) struct OngoingRun {
-    log: RunLog,
+    log: UpstreamLog,
     case: String,
-    place: usize,
-    state: RunState,
+    index: usize,
+    state_on_drop: RunState,
 }
 
 impl OngoingRun {
     /// The number of the run in its case, from 1.
     pub(super) fn number(&self) -> usize {
-        self.place + 1
+        self.index + 1
     }
 
-    pub(super) fn answered(mut self) {
-        self.state = RunState::Answered;
+    pub(super) fn mark_answered(mut self) {
+        self.state_on_drop = RunState::Answered;
     }
 }
 
 impl Drop for OngoingRun {
     fn drop(&mut self) {
-        self.log.0.send_modify(|state| {
-            let runs = state.runs.get_mut(&self.case).expect("a run is logged at its arrival");
-            runs[self.place].state = self.state;
+        self.log.0.send_modify(|events| {
+            let runs = events.runs.get_mut(&self.case).expect("a run is logged at its arrival");
+            runs[self.index].state = self.state_on_drop;
         });
     }
 }

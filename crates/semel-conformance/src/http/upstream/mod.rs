@@ -24,14 +24,14 @@ pub use self::{
 };
 use self::{
     instructions::UpstreamInstructions,
-    log::{OngoingRun, RunLog},
+    log::{OngoingRun, UpstreamLog},
 };
 use super::serve::{TestServer, serve};
 
 /// A counting service that follows the instructions in `Kit-*` request headers. Clones share their counts.
 #[derive(Clone, Debug, Default)]
 pub struct TestUpstream {
-    log: RunLog,
+    log: UpstreamLog,
 }
 
 impl TestUpstream {
@@ -74,10 +74,11 @@ impl TestUpstream {
     ) -> Response<TestUpstreamBody> {
         let (parts, body) = request.into_parts();
         let instructions = UpstreamInstructions::of(&parts.headers);
-        let running =
-            self.log.arrive(&instructions.case, HandlerRun::of(&parts, received(body).await));
+        let running = self
+            .log
+            .record_arrival(&instructions.case, HandlerRun::of(&parts, received(body).await));
         if let Some(gate) = &instructions.gate {
-            self.log.opened(gate, 1).await;
+            self.log.wait_for_openings(gate, 1).await;
         }
         assert!(!instructions.panics, "a request told the upstream to panic");
         self.answer(instructions, running)
@@ -88,12 +89,13 @@ impl TestUpstream {
         instructions: UpstreamInstructions,
         running: OngoingRun,
     ) -> Response<TestUpstreamBody> {
-        let mut response = Response::new(body::of(&instructions, running.number(), &self.log));
+        let mut response =
+            Response::new(body::response_body(&instructions, running.number(), &self.log));
         *response.status_mut() = instructions.status;
         let json = HeaderValue::from_static("application/json");
         response.headers_mut().insert(CONTENT_TYPE, json);
         response.headers_mut().extend(instructions.headers);
-        running.answered();
+        running.mark_answered();
         response
     }
 }

@@ -1,4 +1,4 @@
-//! Builds a failover, which needs explicit permission that work may run twice.
+//! Builds the failover layer. Its user has to accept explicitly that work may run twice.
 
 use super::{FailbackWindow, Failover};
 use crate::{Error, HashSecret, Result, Store};
@@ -9,35 +9,35 @@ use crate::{Error, HashSecret, Result, Store};
 pub struct FailoverBuilder<P, S> {
     primary: P,
     secondary: S,
-    allowed: bool,
+    duplicates_allowed: bool,
 }
 
 impl<P: Store, S: Store + FailbackWindow> FailoverBuilder<P, S> {
     pub(super) const fn new(primary: P, secondary: S) -> Self {
-        Self { primary, secondary, allowed: false }
+        Self { primary, secondary, duplicates_allowed: false }
     }
 
-    /// Permits that work runs twice when the primary fails. Without it there is no failover.
+    /// Accepts that work may run twice when the primary fails. Without it, [`FailoverBuilder::build`] fails.
     pub fn allow_duplicate_execution_on_failover(mut self, allow: bool) -> Self {
-        self.allowed = allow;
+        self.duplicates_allowed = allow;
         self
     }
 
-    /// Makes the store.
+    /// Makes the failover layer.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when duplicates are not allowed, or the two stores
     /// hash keys with different secrets.
     pub fn build(self) -> Result<Failover<P, S>> {
-        if !self.allowed {
+        if !self.duplicates_allowed {
             return Err(Error::invalid(NOT_ALLOWED));
         }
         let secrets = [self.primary.info(), self.secondary.info()].map(|info| info.hash_secret);
-        let [one, other] = secrets.map(|secret| HashSecret::check_value(secret.as_ref()));
-        if one != other {
+        let [primary, secondary] = secrets.map(|secret| HashSecret::check_value(secret.as_ref()));
+        if primary != secondary {
             return Err(Error::invalid(
-                "failover: the two stores hash keys with different secrets; give both the same",
+                "failover: the two stores hash keys with different secrets; set the same hash secret for both",
             ));
         }
         Ok(Failover::open(self.primary, self.secondary))
@@ -45,5 +45,5 @@ impl<P: Store, S: Store + FailbackWindow> FailoverBuilder<P, S> {
 }
 
 const NOT_ALLOWED: &str = "failover: while the primary is unreachable it is not known what ran there, so work may run \
-     twice; where that is acceptable, say so with allow_duplicate_execution_on_failover, else let the secondary \
-     decide and put the primary in front of it (Arbiter, --front)";
+     twice; if that is acceptable, set allow_duplicate_execution_on_failover; if not, use an Arbiter with the \
+     secondary as its authority and the primary as its front (--front)";
