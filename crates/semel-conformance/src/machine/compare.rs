@@ -33,8 +33,8 @@ struct SequenceRun<'a, S> {
     checker: &'a StoreChecker<'a, S>,
     identifiers: Identifiers,
     model: Model,
-    /// How far times may be apart: as long as the longest step took, since the store may have used any instant of
-    /// that step.
+    /// How far times may be apart: the clock's tolerance and the duration of the longest step so far, since the store
+    /// may have used any instant of that step.
     slack: Duration,
 }
 
@@ -231,8 +231,9 @@ impl<S: Subject> SequenceRun<'_, S> {
         Ok(CallWindow { from, to })
     }
 
-    /// The instants at which the step may have happened, earliest first: of the claims of one key in a slow batch, a
-    /// later one may find that the lease of an earlier one has ended.
+    /// The instants at which the step may have happened: those of the call in their order, then those that the clock's
+    /// tolerance allows. The order matters in a slow batch: a later claim of a key may find that the lease of an
+    /// earlier one has ended.
     fn moments(&self, CallWindow { from, to }: CallWindow) -> Vec<StepTime> {
         const PARTS: u32 = 16;
         if !self.is_shared() {
