@@ -71,7 +71,7 @@ pub(crate) fn refuse_unfit(config: &StreamConfig, settings: &NatsSettings) -> Re
         format!("history {} keeps what was erased; set history 1", config.max_msgs_per_subject),
     );
     must(!config.sealed, "it is sealed; make another".to_owned());
-    must(!config.no_ack, "no_ack leaves writes unacknowledged_writes; unset it".to_owned());
+    must(!config.no_ack, "no_ack leaves writes unacknowledged; unset it".to_owned());
     must(
         config.persist_mode.as_deref().is_none_or(|mode| mode == "default"),
         "persist_mode async answers before it wrote; set persist_mode default".to_owned(),

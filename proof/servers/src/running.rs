@@ -4,6 +4,8 @@ use std::env;
 use std::path::Path;
 use std::process::Child;
 use std::sync::Once;
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
@@ -16,6 +18,10 @@ use crate::{postgres, resp};
 /// Another process may take the free port before the server does. The server then exits, and is started on another
 /// port.
 const ATTEMPTS: u32 = 3;
+
+/// How often a server is started again on its port and data, and the pause between two attempts.
+const RESTARTS: u32 = 20;
+const RESTART_PAUSE: Duration = Duration::from_millis(100);
 
 /// A running server. Dropping it stops it and removes its data.
 #[derive(Debug)]
@@ -125,9 +131,19 @@ impl Running {
     /// When it still runs, or does not start.
     pub fn restart(&mut self) -> Result<()> {
         ensure!(!self.record.process.is_alive(), "{} still runs", self.server.name);
-        let started = attempt(&self.server, &self.site, self.group);
-        (self.child, self.record) = started.map_err(StartFailure::into_error)?;
-        Ok(())
+        // A process that a killed PostgreSQL had just forked may still hold its shared memory: the new server exits then.
+        let mut attempts = 1;
+        loop {
+            match attempt(&self.server, &self.site, self.group) {
+                Ok(started) => {
+                    (self.child, self.record) = started;
+                    return Ok(());
+                }
+                Err(StartFailure::Exited(_)) if attempts < RESTARTS => attempts += 1,
+                Err(failure) => return Err(failure.into_error()),
+            }
+            thread::sleep(RESTART_PAUSE);
+        }
     }
 
     /// Stops the server with its stop signal and waits. The data stays as it is.

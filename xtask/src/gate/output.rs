@@ -20,7 +20,7 @@ pub(crate) fn run_logged(command: &mut Command, log: &Path) -> Result<()> {
 pub(crate) fn run_logged_within(command: &mut Command, log: &Path, bound: Duration) -> Result<()> {
     let result = run_into(command, log, bound);
     if result.is_err() {
-        println!("{}", fs::read_to_string(log).unwrap_or_default());
+        println!("{}", String::from_utf8_lossy(&fs::read(log).unwrap_or_default()));
     }
     result
 }

@@ -5,7 +5,11 @@ mod payments;
 
 use std::{
     fs,
+    io::ErrorKind,
     net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::Path,
+    thread,
+    time::Duration,
 };
 
 use anyhow::{Context, Result};
@@ -53,11 +57,7 @@ impl Demo {
     /// Removes the folder if the process ends at once, without destructors.
     pub(super) fn clean_up(&self) -> impl FnOnce() + Send + use<> {
         let folder = self.folder.path().to_owned();
-        move || {
-            // The store may still create files, which makes the removal of the folder fail.
-            const TRIES: usize = 5;
-            let _ = (0..TRIES).any(|_| fs::remove_dir_all(&folder).is_ok());
-        }
+        move || remove(&folder)
     }
 
     /// The explanation, with commands to paste.
@@ -86,6 +86,24 @@ impl Demo {
              Try keys of your own: every third charge takes two seconds, every fourth is refused with\n\
              503 and runs when it is sent again. Ctrl-C ends the demo.\n"
         )
+    }
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        remove(self.folder.path());
+    }
+}
+
+/// Removes the folder of the store. Threads of the store may still create files, which makes the removal fail.
+fn remove(folder: &Path) {
+    const TRIES: usize = 100;
+    const PAUSE: Duration = Duration::from_millis(10);
+    for _ in 0..TRIES {
+        match fs::remove_dir_all(folder) {
+            Err(error) if error.kind() != ErrorKind::NotFound => thread::sleep(PAUSE),
+            Ok(()) | Err(_) => return,
+        }
     }
 }
 
