@@ -133,7 +133,7 @@ where
         let mut body = pin!(body);
         let limit = match route.policy.stream || is_stream(&head) {
             false => Some(route.policy.max_response_bytes),
-            // A limit of 0 tells an omitted body, which is empty, from one that is there.
+            // A limit of 0 distinguishes an omitted body, which is empty, from a present one.
             true => omitted.map(|_| 0),
         };
         let collected = match limit {

@@ -29,7 +29,7 @@ pub(crate) const PART_NAMES: [&str; 7] =
 /// differs, the body does. A part is empty if the request or the policy does not have it.
 pub(crate) fn parts_of<'a>(parts: &'a Parts, policy: &RoutePolicy) -> [Cow<'a, [u8]>; 7] {
     let uri = uri(parts);
-    // The index tells the headers apart, and `?` tells an empty query from none.
+    // The index distinguishes the headers, and `?` distinguishes an empty query from none.
     let others = policy.compare_headers.iter().zip(0u8..).filter(|(name, _)| **name != HOST);
     let others = others.flat_map(|(name, index)| match lines(parts, name) {
         lines if lines.is_empty() => lines,
@@ -142,7 +142,7 @@ fn method_overrides(parts: &Parts) -> Vec<u8> {
     if !overrides_method(parts) {
         return Vec::new();
     }
-    // The index tells the headers apart: two frameworks may read different ones.
+    // The index distinguishes the headers: two frameworks may read different ones.
     let each = METHOD_OVERRIDES.into_iter().zip(1u8..);
     each.flat_map(|(name, index)| [vec![index], lines(parts, &name)].concat()).collect()
 }

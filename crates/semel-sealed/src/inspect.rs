@@ -1,4 +1,4 @@
-//! Tells how a record is sealed, without opening it.
+//! Reads how a record is sealed, without opening it.
 
 use semel_core::{Labels, Outcome, Record};
 

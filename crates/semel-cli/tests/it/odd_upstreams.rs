@@ -318,7 +318,7 @@ async fn responses_are_never_mixed_up_and_requests_never_repeated() {
         match received.number % 7 {
             0 => reply.close(),
             1 => reply.reset(),
-            // In one piece: bytes that arrive after the next request was sent cannot be told from its response.
+            // In one piece: bytes that arrive after the next request was sent look like a part of its response.
             2 => ScriptedReply::nothing().write(format!(
                 "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{}HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil",
                 received.target.len(),

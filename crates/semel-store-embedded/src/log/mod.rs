@@ -96,7 +96,7 @@ impl SegmentLog {
         self.segments.bytes()
     }
 
-    /// Tells whether new claims may use what is left.
+    /// Whether new claims may use what is left.
     pub(crate) fn capacity(&mut self) -> Capacity {
         let capacity = self.active.header.capacity;
         if self.active.end + capacity / 4 <= capacity {

@@ -32,7 +32,7 @@ impl ClientConnection {
         Self(BufReader::new(stream))
     }
 
-    /// Writes bytes. A server that has closed the connection is no error here: its response tells why.
+    /// Writes bytes. A server that has closed the connection is no error here: its response says why.
     pub(crate) async fn write(&mut self, bytes: impl AsRef<[u8]>) {
         let sending = self.0.write_all(bytes.as_ref());
         let _ = timeout(PATIENCE, sending).await.expect("the server reads");

@@ -1,4 +1,4 @@
-//! Slow clients: bare connections that write and read only the bytes that a test tells them to.
+//! Slow clients: bare connections that write and read only the bytes that a test names.
 
 use std::{net::SocketAddr, time::Duration};
 
