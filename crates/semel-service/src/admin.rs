@@ -183,15 +183,14 @@ impl AdminState {
             return response(StatusCode::NOT_FOUND, TEXT, text);
         }
         if ![Method::GET, Method::HEAD].contains(request.method()) {
-            let failure_reply =
-                response(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET and HEAD\n");
-            return with(failure_reply, header::ALLOW, "GET, HEAD");
+            let refusal = response(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET and HEAD\n");
+            return with(refusal, header::ALLOW, "GET, HEAD");
         }
         match path {
             "/metrics" if !self.admits(request) => {
                 let text = "send the admin token: Authorization: Bearer TOKEN\n";
-                let failure_reply = response(StatusCode::UNAUTHORIZED, TEXT, text);
-                with(failure_reply, header::WWW_AUTHENTICATE, "Bearer realm=\"semel\"")
+                let refusal = response(StatusCode::UNAUTHORIZED, TEXT, text);
+                with(refusal, header::WWW_AUTHENTICATE, "Bearer realm=\"semel\"")
             }
             "/metrics" => response(StatusCode::OK, PROMETHEUS, self.metrics.render()),
             "/readyz" => match self.ready().await {

@@ -1,9 +1,10 @@
 //! Runs the concurrent parts of core and remote stores under thousands of schedules, see docs/adr/0010-schedules.md.
 
+use std::fs;
 use std::process::Command;
 use std::time::UNIX_EPOCH;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::Args;
 use semel_servers::command;
 
@@ -17,9 +18,18 @@ pub(crate) const STAGE: GateStage = GateStage {
     run: |gate| {
         gate.run_beside_tests("schedules-clippy", &mut clippy(&gate.workspace))?;
         let mut tests = ScheduleOptions::default().tests(&gate.workspace)?;
-        gate.run_beside_tests("schedules", &mut tests)
+        gate.run_beside_tests("schedules", &mut tests)?;
+        // Cargo succeeds when no name matches.
+        let output = fs::read_to_string(gate.workspace.logs().join("schedules.log"))?;
+        ensure!(every_package_ran_tests(&output), "a package with shuttle ran no schedule test");
+        Ok(())
     },
 };
+
+fn every_package_ran_tests(output: &str) -> bool {
+    let mut results = output.lines().filter(|line| line.starts_with("test result: ")).peekable();
+    results.peek().is_some() && results.all(|line| !line.contains(" 0 passed"))
+}
 
 /// Which schedule tests to run, and how often.
 #[derive(Debug, Default, Args)]
@@ -89,4 +99,18 @@ fn cargo(workspace: &Workspace, subcommand: &str) -> Command {
         // Tests of planted bugs panic on purpose; their backtraces help in no way.
         .env("RUST_BACKTRACE", "0");
     cargo
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_package_without_schedule_tests_is_noticed() {
+        let (some, none) =
+            ("test result: ok. 12 passed; 0 failed\n", "test result: ok. 0 passed; 0 failed\n");
+        assert!(every_package_ran_tests(&some.repeat(2)));
+        assert!(!every_package_ran_tests(&format!("{some}{none}")));
+        assert!(!every_package_ran_tests(""));
+    }
 }

@@ -10,11 +10,13 @@ use tokio::{
 
 use crate::harness::{PATIENCE, ScriptedReply, Setup, TestRequest, TestUpstream, until};
 
+/// The other limits are longer than the tests wait: only the limit for idle connections can end one.
+const SHORT_IDLE: &str = "[client]\nidle = \"300ms\"\nheader = \"60s\"\nbody = \"60s\"\n";
+
 /// The time between two requests begins when the first is answered, however long that took.
 async fn is_cut_off_when_idle(request: TestRequest) {
     let upstream = TestUpstream::gated().await;
-    let config = "[client]\nidle = \"300ms\"\n";
-    let gateway = Setup::to(&upstream).config(config).start().await;
+    let gateway = Setup::to(&upstream).config(SHORT_IDLE).start().await;
     let mut connection = gateway.send(request).await;
     sleep(Duration::from_millis(900)).await;
     upstream.open_gate();
@@ -41,8 +43,7 @@ async fn a_connection_idle_after_a_slow_operation_is_cut_off() {
 #[tokio::test]
 async fn a_connection_idle_after_a_request_without_a_body_is_cut_off() {
     let upstream = TestUpstream::counting().await;
-    let config = "[client]\nidle = \"300ms\"\n";
-    let gateway = Setup::to(&upstream).config(config).start().await;
+    let gateway = Setup::to(&upstream).config(SHORT_IDLE).start().await;
     let mut connections = Vec::new();
     for _ in 0..20 {
         let mut connection = gateway.send(TestRequest::post("/orders/7").key("k")).await;
@@ -57,8 +58,7 @@ async fn a_connection_idle_after_a_request_without_a_body_is_cut_off() {
 #[tokio::test]
 async fn a_connection_idle_after_it_waited_for_a_duplicate_is_cut_off() {
     let upstream = TestUpstream::gated().await;
-    let config = "[client]\nidle = \"300ms\"\n";
-    let gateway = Setup::to(&upstream).config(config).start().await;
+    let gateway = Setup::to(&upstream).config(SHORT_IDLE).start().await;
     let _first = gateway.send(TestRequest::charge("k")).await;
     until("the first runs", async || upstream.count() == 1).await;
     let mut duplicate = gateway.send(TestRequest::charge("k")).await;

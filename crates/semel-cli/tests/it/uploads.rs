@@ -56,10 +56,7 @@ async fn an_early_response_leaves_no_connection_behind() {
     }
     drop(connection);
     let end = timeout(PATIENCE, up.read(&mut piece)).await;
-    assert_eq!(
-        end.expect("idle is 300ms, and the connection cannot be used again").unwrap_or(0),
-        0
-    );
+    assert_eq!(end.expect("the connection cannot be used again, and is closed").unwrap_or(0), 0);
 }
 
 /// An upstream that has answered and reads no more must not keep the resources of a client that is gone.

@@ -267,15 +267,19 @@ async fn after_a_store_error_the_work_never_runs() {
 async fn a_renewal_that_hangs_is_repeated() {
     let store = FaultyStore::default();
     store.fail("renew_many", StepFault::Hangs, 1);
-    let engine = engine(store.clone(), policy().lease(Duration::from_secs(4)));
+    let lease = Duration::from_secs(4);
+    let engine = engine(store.clone(), policy().lease(lease));
     let renewed = store.clone();
     let work = move |context: Context| async move {
-        while renewed.calls("renew_many") < 2 {
+        let started = std::time::Instant::now();
+        // Without the second renewal, the first lease would have ended.
+        while renewed.calls("renew_many") < 3 || started.elapsed() <= lease {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         Ok::<_, io::Error>(context.is_lease_lost())
     };
-    let answer = engine.run(key("a"), fingerprint("x"), work).await.unwrap();
+    let run = engine.run(key("a"), fingerprint("x"), work);
+    let answer = tokio::time::timeout(Duration::from_secs(30), run).await.unwrap().unwrap();
     assert!(!answer.value, "the lease was renewed in time");
 }
 

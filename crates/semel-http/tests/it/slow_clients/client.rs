@@ -58,7 +58,8 @@ impl SlowClient {
         start: usize,
     ) {
         let head = format!(
-            "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nidempotency-key: {key}\r\ncontent-length: {declared}\r\n\r\n"
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+             idempotency-key: {key}\r\ncontent-length: {declared}\r\n\r\n"
         );
         let mut bytes = head.into_bytes();
         bytes.resize(bytes.len() + start, b'x');
