@@ -1,7 +1,8 @@
-//! Compares a request with the one that a record was made for, so that a mismatch can name the part that differs.
+//! Reads the record of a key without claiming it: its outcome, or the request that it was made for, so that a mismatch
+//! can name the part that differs.
 
-use super::{Engine, claim::claim_timed_out};
-use crate::{Fingerprint, Key, PartDigests, Result, Sighting, background, sync::Instant};
+use super::{Engine, RawAnswer, claim::claim_timed_out};
+use crate::{Fingerprint, Key, PartDigests, Record, Result, State, background, sync::Instant};
 
 /// A fingerprint and, where the caller has them, digests of the parts that it was made from.
 #[derive(Clone, Copy, Debug)]
@@ -63,16 +64,7 @@ impl Engine {
         key: &Key,
         fingerprint: &Fingerprint,
     ) -> Result<Option<RecordedRequest>> {
-        let (secret, store) = (self.inner.secret.as_ref(), self.inner.store.clone());
-        let (key, fingerprint) = (key.hash(secret), fingerprint.sealed(secret));
-        let call = Box::pin(async move { (*store).get(&key).await });
-        let patience = self.patience(Instant::now());
-        let reply = background::timeout_without_cancel(patience, call, drop).await;
-        let reply = reply.unwrap_or_else(|| Err(claim_timed_out()))?;
-        let Some(Sighting { record, at }) = reply else { return Ok(None) };
-        if record.is_expired(at) {
-            return Ok(None);
-        }
+        let Some(record) = self.live_record(key).await? else { return Ok(None) };
         let parts = match record.labels.as_ref().map(|labels| labels.parts()) {
             None => RecordedDigests::Redacted,
             Some(None) => RecordedDigests::Missing,
@@ -81,7 +73,41 @@ impl Engine {
                 None => RecordedDigests::Outdated,
             },
         };
-        let same_fingerprint = record.fingerprint == Some(fingerprint);
+        let same_fingerprint = self.has_fingerprint(&record, fingerprint);
         Ok(Some(RecordedRequest { same_fingerprint, parts }))
+    }
+
+    /// Reads the recorded outcome of a key, without claiming it. `None` if the key is not completed, or was completed
+    /// by a request with another fingerprint.
+    ///
+    /// # Errors
+    ///
+    /// When the store does not reply in time, or cannot read the record.
+    pub async fn recorded_outcome(
+        &self,
+        key: &Key,
+        fingerprint: &Fingerprint,
+    ) -> Result<Option<RawAnswer>> {
+        let record = self.live_record(key).await?;
+        let record = record.filter(|record| self.has_fingerprint(record, fingerprint));
+        Ok(record.and_then(|record| match (record.state, record.outcome) {
+            (State::Completed, Some(value)) => {
+                Some(RawAnswer { value, replayed: true, stored: true, attempt: record.attempts })
+            }
+            _ => None,
+        }))
+    }
+
+    async fn live_record(&self, key: &Key) -> Result<Option<Record>> {
+        let (key, store) = (self.key_hash(key), self.inner.store.clone());
+        let call = Box::pin(async move { (*store).get(&key).await });
+        let patience = self.patience(Instant::now());
+        let reply = background::timeout_without_cancel(patience, call, drop).await;
+        let reply = reply.unwrap_or_else(|| Err(claim_timed_out()))?;
+        Ok(reply.filter(|it| !it.record.is_expired(it.at)).map(|it| it.record))
+    }
+
+    fn has_fingerprint(&self, record: &Record, fingerprint: &Fingerprint) -> bool {
+        record.fingerprint == Some(fingerprint.sealed(self.inner.secret.as_ref()))
     }
 }
