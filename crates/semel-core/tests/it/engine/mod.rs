@@ -5,6 +5,7 @@ mod first_poll;
 mod lost_owner;
 mod past_max_run;
 mod races;
+mod recorded_outcome;
 mod run;
 mod run_many;
 mod shared_store;
