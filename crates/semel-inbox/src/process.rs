@@ -11,6 +11,7 @@ use crate::{
     PgInbox,
     claim::{ClaimParameters, ClaimReply},
     inbox::InboxSettings,
+    sql::array,
     transaction::{TxError, is_retryable, sqlstate_of},
 };
 
@@ -206,6 +207,26 @@ impl<P: InboxPool> PgInbox<P> {
                 Err(retry("another copy of the event was claimed before the failure was recorded"))
             }
         }
+    }
+}
+
+impl<P: InboxPool> PgInbox<P> {
+    /// Deletes the record of an event that failed for good, so that its next copy runs. True if there was one. The record
+    /// of a success stays, and so does that of an event that is being handled.
+    ///
+    /// # Errors
+    ///
+    /// When the server fails, or the event cannot be in the table.
+    pub async fn forget_failure(&self, event: &InboxEvent) -> Result<bool, Error> {
+        let settings = &self.settings;
+        if !settings.variant.keeps_outcomes() {
+            return Ok(false);
+        }
+        let (id, day) = (settings.id(event)?, settings.day(event)?);
+        let (ids, days) = (array([id.as_str()].into_iter()), array([day].into_iter()));
+        let parameters = [ids.as_str(), &settings.consumer, &days];
+        let reply = self.pool.query_text(&settings.statements.forget_failures, &parameters).await?;
+        Ok(reply.as_deref() == Some("1"))
     }
 }
 

@@ -17,6 +17,9 @@ pub(crate) struct InboxStatements {
     pub(crate) outcomes: String,
     /// Parameters: ids, consumer, days. Returns the number of deleted rows.
     pub(crate) unclaim: String,
+    /// Parameters: ids, consumer, days. Returns the number of deleted rows of failed events. Not for a table without
+    /// outcomes.
+    pub(crate) forget_failures: String,
 }
 
 impl InboxStatements {
@@ -27,7 +30,8 @@ impl InboxStatements {
             claim_many: template.claim_many(),
             record: template.record(),
             outcomes: template.outcomes(),
-            unclaim: template.unclaim(),
+            unclaim: template.delete(""),
+            forget_failures: template.delete(" AND t.failed"),
         }
     }
 }
@@ -164,11 +168,12 @@ impl StatementTemplate {
         )
     }
 
-    fn unclaim(&self) -> String {
+    /// Deletes the rows of these events for which `also` is true.
+    fn delete(&self, also: &str) -> String {
         let Self { table, same, .. } = self;
         let asked = self.asked();
         format!(
-            "WITH {asked}, gone AS (DELETE FROM {table} AS t USING asked WHERE {same} RETURNING 1)
+            "WITH {asked}, gone AS (DELETE FROM {table} AS t USING asked WHERE {same}{also} RETURNING 1)
              SELECT count(*)::text AS said FROM gone"
         )
     }
