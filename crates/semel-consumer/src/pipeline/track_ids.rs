@@ -1,0 +1,110 @@
+//! Mode *track ids*: the id of an event is remembered after its success, and nothing is claimed before.
+//!
+//! It costs a read before and a write after each event. A duplicate after the mark never runs; two copies at the same
+//! time may both run.
+
+use std::task::{Context, Poll};
+
+use futures_util::future::BoxFuture;
+use semel_core::{Ending, Engine, ErrorClass, Outcome, Verdict, WorkError};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::{
+    claim::{after_run, asked_delay},
+    errors::ErrorHandling,
+    validation::OnMismatch,
+};
+use crate::{
+    handler::{EventContext, Handler},
+    request::{EventRequest, FailedAttempt, ProcessError, Processed},
+};
+
+/// Remembers the ids of processed events in the engine's store, without their outcomes.
+#[derive(Clone, Debug)]
+pub struct TrackIdsLayer {
+    engine: Engine,
+    on_mismatch: OnMismatch,
+}
+
+impl TrackIdsLayer {
+    /// Remembers through `engine`.
+    #[must_use]
+    pub const fn new(engine: Engine, on_mismatch: OnMismatch) -> Self {
+        Self { engine, on_mismatch }
+    }
+}
+
+impl<H> Layer<ErrorHandling<H>> for TrackIdsLayer {
+    type Service = TrackIdsStage<H>;
+
+    fn layer(&self, inner: ErrorHandling<H>) -> TrackIdsStage<H> {
+        TrackIdsStage { inner, settings: self.clone() }
+    }
+}
+
+/// Made by [`TrackIdsLayer`].
+#[derive(Debug)]
+pub struct TrackIdsStage<H> {
+    inner: ErrorHandling<H>,
+    settings: TrackIdsLayer,
+}
+
+impl<H> Clone for TrackIdsStage<H> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone(), settings: self.settings.clone() }
+    }
+}
+
+impl<H: Handler> Service<EventRequest> for TrackIdsStage<H> {
+    type Response = Processed;
+    type Error = ProcessError;
+    type Future = BoxFuture<'static, Result<Processed, ProcessError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ProcessError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: EventRequest) -> Self::Future {
+        let Self { inner, settings: TrackIdsLayer { engine, on_mismatch } } = self.clone();
+        Box::pin(async move {
+            let recorded = engine.recorded_outcome(&request.key, &request.fingerprint).await;
+            if let Some(answer) = recorded.map_err(ProcessError::Store)? {
+                let (key, outcome) = (request.key_hash, Some(answer.value));
+                return Ok(Processed { key, outcome, duplicate: true, attempt: answer.attempt });
+            }
+            let attempt = request.attempt();
+            // A message that kills the process is never marked: only the broker's count ends its deliveries.
+            if let Some(max) = inner.max_attempts().filter(|max| attempt > *max) {
+                return Err(ProcessError::Refused(request.delivered_too_often(max)));
+            }
+            let context = EventContext::tracked(request.key_hash, attempt);
+            let outcome = match inner.attempt(&mut (), &request, context).await {
+                Verdict::Final(outcome) => outcome,
+                Verdict::NoEffect(error) => return Err(failed(&error, Ending::NoEffect, attempt)),
+                Verdict::Retry(error) => return Err(failed(&error, Ending::Retry, attempt)),
+                Verdict::Indeterminate(error) => {
+                    return Err(failed(&error, Ending::Indeterminate, attempt));
+                }
+            };
+            let mark = match outcome.as_failure() {
+                Some(failure) => Outcome::failure(&*failure.kind, &*failure.message),
+                None => Outcome::success(""),
+            };
+            let work = move |_| async move { Verdict::Final(mark) };
+            let marked = engine.run_raw(request.key.clone(), request.fingerprint, work).await;
+            let processed = after_run(marked, on_mismatch, &request)?;
+            Ok(Processed { duplicate: false, attempt, ..processed })
+        })
+    }
+}
+
+fn failed(error: &WorkError, ending: Ending, attempt: u32) -> ProcessError {
+    ProcessError::Retry(FailedAttempt {
+        class: ErrorClass::Unknown,
+        ending,
+        attempt,
+        retry_after: asked_delay(error.error()),
+        error: error.error().to_string(),
+    })
+}

@@ -1,0 +1,284 @@
+//! The transaction stage: the inbox claims the event in the transaction in which the handler writes, and its record
+//! commits together with the effect.
+//!
+//! A success commits. A final failure rolls back to the savepoint after the claim, is recorded, and commits. Everything
+//! else rolls back, and the next attempt opens a new transaction.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use futures_util::future::BoxFuture;
+use semel_core::{Body, Ending, Error, ErrorClass, ErrorKind, Outcome, Result, Verdict, WorkError};
+use semel_inbox::{Done, InboxContext, InboxError, InboxEvent, InboxPool, PgInbox};
+use serde_json::value::{RawValue, to_raw_value};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::{claim::asked_delay, errors::ErrorHandling};
+use crate::{
+    dead_letter::{DeadLetterReason, REDRIVEN_FROM_HEADER},
+    handler::{EventContext, Handler},
+    request::{EventRequest, FailedAttempt, ProcessError, Processed},
+};
+
+/// When a copy comes again whose event is being handled in another transaction.
+const BUSY: Duration = Duration::from_secs(1);
+/// The type of an event that has none. The inbox requires one.
+const NO_TYPE: &str = "event";
+const MAX_TYPE_CHARS: usize = 100;
+
+/// Claims each event in the inbox, and runs the handler in the same transaction.
+pub struct TransactionLayer<P> {
+    inbox: PgInbox<P>,
+}
+
+impl<P: InboxPool> TransactionLayer<P> {
+    /// Claims in `inbox`.
+    #[must_use]
+    pub const fn new(inbox: PgInbox<P>) -> Self {
+        Self { inbox }
+    }
+}
+
+impl<P> fmt::Debug for TransactionLayer<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TransactionLayer")
+    }
+}
+
+impl<P: InboxPool + Clone, H> Layer<ErrorHandling<H>> for TransactionLayer<P> {
+    type Service = TransactionStage<P, H>;
+
+    fn layer(&self, inner: ErrorHandling<H>) -> TransactionStage<P, H> {
+        TransactionStage { inner, inbox: self.inbox.clone() }
+    }
+}
+
+/// Made by [`TransactionLayer`].
+pub struct TransactionStage<P, H> {
+    inner: ErrorHandling<H>,
+    inbox: PgInbox<P>,
+}
+
+impl<P: Clone, H> Clone for TransactionStage<P, H> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone(), inbox: self.inbox.clone() }
+    }
+}
+
+impl<P, H> fmt::Debug for TransactionStage<P, H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TransactionStage")
+    }
+}
+
+impl<P, H> Service<EventRequest> for TransactionStage<P, H>
+where
+    P: InboxPool + Clone + 'static,
+    P::Tx: 'static,
+    H: Handler<P::Tx>,
+{
+    type Response = Processed;
+    type Error = ProcessError;
+    type Future = BoxFuture<'static, Result<Processed, ProcessError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ProcessError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: EventRequest) -> Self::Future {
+        let Self { inner, inbox } = self.clone();
+        Box::pin(async move {
+            let event = inner.admit(&request)?;
+            let attempted = request.clone();
+            let done = inbox
+                .process(&event, async move |tx: &mut P::Tx, context: &InboxContext| {
+                    inner.in_transaction(tx, attempted.clone(), context.clone()).await
+                })
+                .await;
+            let reopened = reopened(&inbox, &event, &done, &request).await?;
+            if reopened { Err(REOPENED) } else { after_process(done, &request) }
+        })
+    }
+}
+
+impl<H> ErrorHandling<H> {
+    /// The event as the inbox knows it, or why it must not run.
+    fn admit(&self, request: &EventRequest) -> Result<InboxEvent, ProcessError> {
+        if request.event.message.given_up {
+            return Err(ProcessError::Refused(request.given_up()));
+        }
+        // Only the broker counts the attempts of a message that kills the process.
+        if let Some(max) = self.max_attempts().filter(|max| request.attempt() > *max) {
+            return Err(ProcessError::Refused(request.delivered_too_often(max)));
+        }
+        inbox_event(request).map_err(|error| {
+            let refusal = request.refusal(
+                DeadLetterReason::Invalid,
+                ErrorClass::Validation,
+                error.to_string(),
+            );
+            ProcessError::Refused(refusal)
+        })
+    }
+
+    /// One attempt, as the inbox wants it: any error rolls back.
+    async fn in_transaction<Tx: Send>(
+        &self,
+        tx: &mut Tx,
+        request: EventRequest,
+        context: InboxContext,
+    ) -> Result<Box<RawValue>, WorkError>
+    where
+        H: Handler<Tx>,
+    {
+        let context = EventContext::in_transaction(context, request.attempt());
+        match self.attempt(tx, &request, context).await {
+            Verdict::Final(outcome) => match outcome.as_failure() {
+                Some(failure) => Err(WorkError::failure(&*failure.kind, &*failure.message)),
+                None => Ok(as_json(&outcome)),
+            },
+            Verdict::NoEffect(error) | Verdict::Retry(error) | Verdict::Indeterminate(error) => {
+                Err(error)
+            }
+        }
+    }
+}
+
+/// The event of a dead letter that an operator published again has its recorded failure deleted, so that it runs.
+const REOPENED: ProcessError = ProcessError::Busy { retry_after: Duration::ZERO };
+
+async fn reopened<P: InboxPool>(
+    inbox: &PgInbox<P>,
+    event: &InboxEvent,
+    done: &Result<Done<Box<RawValue>>, InboxError>,
+    request: &EventRequest,
+) -> Result<bool, ProcessError> {
+    let has_failed = matches!(done, Err(InboxError::Failed { replayed: true, .. }));
+    if !has_failed || request.event.message.header(REDRIVEN_FROM_HEADER).is_none() {
+        return Ok(false);
+    }
+    inbox.forget_failure(event).await.map_err(ProcessError::Store)
+}
+
+fn inbox_event(request: &EventRequest) -> Result<InboxEvent> {
+    let event = &request.event;
+    let of_type = [event.event_type(), &event.message.topic, NO_TYPE];
+    let event_type = of_type.into_iter().find(|it| !it.is_empty()).unwrap_or(NO_TYPE);
+    let event_type: String = event_type.chars().take(MAX_TYPE_CHARS).collect();
+    let inbox_event = InboxEvent::new(&*request.id, event_type)?;
+    // A redrive adds the header to an event that has no time of its own.
+    match event.attributes.time.as_deref().or_else(|| event.message.header("event_time")) {
+        Some(time) => inbox_event.occurred_on(time),
+        None => Ok(inbox_event),
+    }
+}
+
+/// The inbox records JSON. A body that is not JSON is recorded as a JSON string.
+fn as_json(outcome: &Outcome) -> Box<RawValue> {
+    let null = || RawValue::from_string("null".to_owned()).expect("null is JSON");
+    let Body::Kept(body) = outcome.body() else { return null() };
+    let text = String::from_utf8_lossy(body);
+    match RawValue::from_string(text.into_owned()) {
+        Ok(raw) => raw,
+        Err(_) => to_raw_value(&String::from_utf8_lossy(body)).unwrap_or_else(|_| null()),
+    }
+}
+
+fn recorded(value: &RawValue) -> Option<Arc<Outcome>> {
+    Outcome::json(&value).ok().map(Arc::new)
+}
+
+/// What a result of the inbox means for the message of `request`.
+fn after_process(
+    done: Result<Done<Box<RawValue>>, InboxError>,
+    request: &EventRequest,
+) -> Result<Processed, ProcessError> {
+    let (key, attempt) = (request.key_hash, request.attempt());
+    let processed = |outcome, duplicate| Processed { key, outcome, duplicate, attempt };
+    match done {
+        Ok(Done::Now(value)) => Ok(processed(recorded(&value), false)),
+        Ok(Done::Duplicate(value)) => Ok(processed(value.and_then(|value| recorded(&value)), true)),
+        Ok(Done::Busy) => Err(ProcessError::Busy { retry_after: BUSY }),
+        Err(InboxError::Failed { failure, replayed }) => {
+            let outcome = Outcome::failure(failure.kind, failure.message);
+            Ok(processed(Some(Arc::new(outcome)), replayed))
+        }
+        Err(InboxError::Retry(error)) => Err(failed(&error, request)),
+        // The table cannot hold the event, or the handler hid an error. Each attempt is counted.
+        Err(InboxError::Store(error)) if error.kind() == ErrorKind::Invalid => {
+            Err(failed(&WorkError::from(error).class(ErrorClass::Validation), request))
+        }
+        Err(InboxError::Store(error)) => Err(ProcessError::Store(error)),
+        Err(InboxError::Unreadable(_)) => Ok(processed(None, true)),
+        Err(error) => {
+            Err(ProcessError::Store(Error::new(ErrorKind::Unavailable, error.to_string())))
+        }
+    }
+}
+
+fn failed(error: &WorkError, request: &EventRequest) -> ProcessError {
+    ProcessError::Retry(FailedAttempt {
+        class: ErrorClass::Unknown,
+        ending: Ending::NoEffect,
+        attempt: request.attempt(),
+        retry_after: asked_delay(error.error()),
+        error: error.error().to_string(),
+    })
+}
+
+/// Runs a batch of events in one transaction: each under a savepoint of its own.
+pub(crate) async fn process_batch<P, H>(
+    inbox: PgInbox<P>,
+    inner: ErrorHandling<H>,
+    requests: Vec<EventRequest>,
+) -> Vec<Result<Processed, ProcessError>>
+where
+    P: InboxPool + Clone + 'static,
+    P::Tx: 'static,
+    H: Handler<P::Tx>,
+{
+    let admitted: Vec<_> = requests.iter().map(|request| inner.admit(request)).collect();
+    let events: Vec<_> = admitted.iter().filter_map(|event| event.as_ref().ok().cloned()).collect();
+    let by_id: HashMap<Arc<str>, EventRequest> =
+        requests.iter().map(|request| (request.id.clone(), request.clone())).collect();
+    let by_id = Arc::new(by_id);
+    let done = inbox
+        .process_each(
+            &events,
+            async move |tx: &mut P::Tx, event: &InboxEvent, context: &InboxContext| {
+                let request = by_id.get(event.id()).cloned();
+                let request = request.ok_or_else(|| WorkError::retry("the batch lost an event"))?;
+                inner.in_transaction(tx, request, context.clone()).await
+            },
+        )
+        .await;
+    let mut done: std::vec::IntoIter<_> = match done {
+        Ok(results) => results.into_iter(),
+        Err(error) => {
+            let what = Error::new(ErrorKind::Unavailable, format!("the batch failed: {error}"));
+            let all = events.iter().map(|_| Err(InboxError::Store(what.clone())));
+            all.collect::<Vec<_>>().into_iter()
+        }
+    };
+    let mut results = Vec::with_capacity(requests.len());
+    for (event, request) in admitted.into_iter().zip(&requests) {
+        results.push(match event {
+            Err(error) => Err(error),
+            Ok(event) => match done.next() {
+                None => Err(ProcessError::Busy { retry_after: BUSY }),
+                Some(done) => match reopened(&inbox, &event, &done, request).await {
+                    Ok(true) => Err(REOPENED),
+                    Ok(false) => after_process(done, request),
+                    Err(error) => Err(error),
+                },
+            },
+        });
+    }
+    results
+}

@@ -1,0 +1,187 @@
+//! Handlers that write in the transaction of the inbox, one event or a batch at a time, over PostgreSQL.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering::SeqCst},
+};
+
+use deadpool_postgres::{Manager, Pool};
+use semel_consumer::{
+    Event, EventContext, Handler, Message,
+    dead_letter::{DeadLetterReason, REDRIVEN_FROM_HEADER},
+    transaction_fn,
+};
+use semel_core::WorkError;
+use semel_inbox::{DeadpoolTx, PgInbox};
+use serde_json::Value;
+use tokio_postgres::{Client, NoTls};
+
+use crate::fixture::{Scene, message};
+
+struct Database {
+    client: Client,
+    pool: Pool,
+    schema: String,
+}
+
+impl Database {
+    async fn new() -> Self {
+        let url = semel_servers::needed("SEMEL_TEST_POSTGRES_URL");
+        let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
+        tokio::spawn(connection);
+        let schema = format!("consumer_{:016x}", rand::random::<u64>());
+        let tables = format!(
+            "CREATE SCHEMA {schema}; CREATE TABLE {schema}.effects (event text, attempt int)"
+        );
+        client.batch_execute(&tables).await.unwrap();
+        let pool =
+            Pool::builder(Manager::new(url.parse().unwrap(), NoTls)).max_size(8).build().unwrap();
+        Self { client, pool, schema }
+    }
+
+    async fn inbox(&self) -> PgInbox<Pool> {
+        let inbox = PgInbox::builder(self.pool.clone()).consumer("tests").schema(&self.schema);
+        inbox.install(true).build().await.unwrap()
+    }
+
+    async fn effects(&self) -> Vec<String> {
+        let rows = format!("SELECT event FROM {}.effects ORDER BY event", self.schema);
+        let rows = self.client.query(&rows, &[]).await.unwrap();
+        rows.iter().map(|row| row.get(0)).collect()
+    }
+
+    async fn recorded(&self) -> i64 {
+        let count = format!("SELECT count(*) FROM {}.processed_events", self.schema);
+        self.client.query_one(&count, &[]).await.unwrap().get(0)
+    }
+
+    async fn remove(self) {
+        let drop = format!("DROP SCHEMA {} CASCADE", self.schema);
+        self.client.batch_execute(&drop).await.unwrap();
+    }
+}
+
+/// Writes the event's id and then does what the payload says: `fail`, `retry` or nothing.
+fn handler(schema: &str, runs: &Arc<AtomicU32>) -> impl Handler<DeadpoolTx> + use<> {
+    let (insert, runs) = (format!("INSERT INTO {schema}.effects VALUES ($1, $2)"), runs.clone());
+    transaction_fn(move |tx: &mut DeadpoolTx, event: Event<Value>, context: EventContext| {
+        let (insert, runs) = (insert.clone(), runs.clone());
+        Box::pin(async move {
+            runs.fetch_add(1, SeqCst);
+            let id = event.message.message_id.clone().unwrap_or_default();
+            let attempt = i32::try_from(context.attempt()).unwrap_or(i32::MAX);
+            tx.execute(&insert, &[&id, &attempt]).await?;
+            match event.data.as_str() {
+                Some("fail") => Err(WorkError::failure("refused", "it cannot be done")),
+                Some("retry") if context.attempt() < 3 => Err(WorkError::retry("not yet")),
+                _ => Ok(Value::from("stored")),
+            }
+        })
+    })
+}
+
+fn says(id: &str, what: &str) -> Message {
+    Message::new("users", format!("{what:?}")).with_id(id)
+}
+
+#[tokio::test]
+async fn effect_and_record_commit_together_and_a_copy_writes_nothing() {
+    for batch in [1, 50] {
+        let (database, runs) = (Database::new().await, Arc::default());
+        let ids = ["a", "b", "c"];
+        let scene = Scene::new(ids.iter().chain(&ids).map(|id| says(id, "ok")));
+        let handler = handler(&database.schema, &runs);
+        let inbox = database.inbox().await;
+        let builder = scene.builder().transactional_batch(inbox, handler, batch);
+        builder.build().unwrap().run().await.unwrap();
+        assert_eq!(database.effects().await, ids, "batch {batch}");
+        assert_eq!((database.recorded().await, runs.load(SeqCst), scene.acks()), (3, 3, 6));
+        database.remove().await;
+    }
+}
+
+#[tokio::test]
+async fn a_failure_for_good_writes_nothing_and_is_one_dead_letter() {
+    for batch in [1, 50] {
+        let (database, runs) = (Database::new().await, Arc::default());
+        let scene = Scene::new([says("a", "ok"), says("b", "fail"), says("c", "ok")]);
+        scene.source.duplicate(2);
+        let handler = handler(&database.schema, &runs);
+        let inbox = database.inbox().await;
+        let builder = scene.builder().transactional_batch(inbox, handler, batch);
+        builder.build().unwrap().run().await.unwrap();
+        assert_eq!(database.effects().await, ["a", "c"], "batch {batch}");
+        let letters = scene.letters();
+        assert_eq!((letters.len(), letters[0].class.as_str()), (1, "refused"));
+        assert_eq!(database.recorded().await, 3, "the failure is recorded, too");
+        database.remove().await;
+    }
+}
+
+#[tokio::test]
+async fn a_retry_rolls_back_and_runs_in_a_new_transaction() {
+    for batch in [1, 50] {
+        let (database, runs) = (Database::new().await, Arc::default());
+        let scene = Scene::new([says("a", "retry").with_ordering_key("k"), says("b", "ok")]);
+        let handler = handler(&database.schema, &runs);
+        let inbox = database.inbox().await;
+        let builder = scene.builder().transactional_batch(inbox, handler, batch);
+        builder.build().unwrap().run().await.unwrap();
+        assert_eq!(database.effects().await, ["a", "b"], "batch {batch}");
+        assert_eq!(runs.load(SeqCst), 4, "three attempts at a, one at b");
+        database.remove().await;
+    }
+}
+
+#[tokio::test]
+async fn a_redriven_event_runs_again_although_its_failure_is_recorded() {
+    for batch in [1, 50] {
+        let (database, runs) = (Database::new().await, Arc::default());
+        let scene = Scene::new([says("a", "fail"), says("b", "ok")]);
+        let run = async |message: Option<Message>| {
+            message.map(|message| scene.source.publish(message));
+            let handler = handler(&database.schema, &runs);
+            let inbox = database.inbox().await;
+            let builder = scene.builder().transactional_batch(inbox, handler, batch);
+            builder.build().unwrap().run().await.unwrap();
+            runs.load(SeqCst)
+        };
+        assert_eq!(run(None).await, 2);
+        assert_eq!(run(Some(says("a", "fail"))).await, 2, "an ordinary copy does not run");
+        let redriven = |id| says(id, "ok").with_header(REDRIVEN_FROM_HEADER, "letter-1");
+        assert_eq!(run(Some(redriven("a"))).await, 3, "batch {batch}");
+        assert_eq!(run(Some(redriven("a"))).await, 3, "a success never runs again");
+        assert_eq!(run(Some(redriven("b"))).await, 3, "a success never runs again");
+        assert_eq!(database.effects().await, ["a", "b"]);
+        database.remove().await;
+    }
+}
+
+#[tokio::test]
+async fn an_event_that_the_inbox_cannot_hold_is_a_dead_letter() {
+    let (database, runs) = (Database::new().await, Arc::default());
+    let scene = Scene::new([says(&"x".repeat(300), "ok"), message("a")]);
+    let handler = handler(&database.schema, &runs);
+    let builder = scene.builder().transactional(database.inbox().await, handler);
+    builder.build().unwrap().run().await.unwrap();
+    assert_eq!(scene.letters()[0].reason, DeadLetterReason::Invalid);
+    assert_eq!(database.effects().await, ["a"]);
+    database.remove().await;
+}
+
+#[tokio::test]
+async fn a_message_that_was_delivered_too_often_is_a_dead_letter() {
+    let (database, runs) = (Database::new().await, Arc::default());
+    let scene = Scene::new([says("a", "ok")]);
+    // As if the process had died in three attempts.
+    for _ in 0..3 {
+        let mut taken = semel_consumer::Source::receive(&scene.source, 1).await.unwrap();
+        taken.remove(0).nack(std::time::Duration::ZERO).await.unwrap();
+    }
+    let handler = handler(&database.schema, &runs);
+    let builder = scene.builder().max_attempts(3).transactional(database.inbox().await, handler);
+    builder.build().unwrap().run().await.unwrap();
+    assert_eq!(runs.load(SeqCst), 0);
+    assert_eq!(scene.letters()[0].reason, DeadLetterReason::AttemptsExhausted);
+    database.remove().await;
+}
