@@ -27,6 +27,8 @@
 //!   handler's own transaction.
 //! - Feature `sealed` is a layer that keeps outcomes and labels encrypted in any store.
 //! - Feature `http` is `Idempotency-Key` as a tower layer (`semel::http`), `axum` the same for axum.
+//! - Feature `consumer` handles events of a message broker once (`semel::consumer`), `source-nats` reads them from NATS
+//!   JetStream.
 //! - [`WorkError`] and [`Verdict`] say how an attempt ended.
 //! - [`steps`] is the protocol itself.
 //!
@@ -85,6 +87,12 @@ pub use semel_sealed::{KeyFile, KeyRing, Seal, SealKey, SealKeys, Sealed, Seals,
 #[cfg(feature = "http")]
 pub use semel_http as http;
 
+#[cfg(feature = "consumer")]
+pub use semel_consumer as consumer;
+
+#[cfg(feature = "source-nats")]
+pub use semel_source_nats as source_nats;
+
 #[cfg(feature = "memory")]
 pub use semel_core::{MemoryReplicaCache, MemoryStore, MemoryStoreBuilder, WhenFull};
 
@@ -102,3 +110,8 @@ struct HttpGuide;
 #[cfg(all(doctest, feature = "inbox-sqlx", feature = "inbox-deadpool"))]
 #[doc = include_str!("../../../docs/inbox.md")]
 struct InboxGuide;
+
+/// The examples of the guide to consumers run as tests, or compile if they need a server.
+#[cfg(all(doctest, feature = "nats", feature = "source-nats", feature = "inbox-deadpool"))]
+#[doc = include_str!("../../../docs/guides/consume-nats.md")]
+struct ConsumeNatsGuide;

@@ -47,13 +47,16 @@ fn examples(workspace: &Workspace) -> Vec<Example<'_>> {
     examples
 }
 
-const POSTGRES: &str = "SEMEL_TEST_POSTGRES_URL";
+/// Users give an example the address of their server in the second of these variables.
+const USERS_VARIABLES: [(&str, &str); 2] =
+    [("SEMEL_TEST_POSTGRES_URL", "DATABASE_URL"), ("SEMEL_TEST_NATS_URL", "NATS_URL")];
 
 fn run_one(gate: &GateRun, program: &Path, name: &str) -> Result<()> {
     let mut example = gate.workspace.command(program);
     example.envs(gate.variables());
-    // Users give an example the address of their database in this variable.
-    example.envs(gate.variables().filter(|it| it.0 == POSTGRES).map(|it| ("DATABASE_URL", it.1)));
+    for (name, url) in gate.variables() {
+        example.envs(USERS_VARIABLES.iter().filter(|it| it.0 == name).map(|it| (it.1, url)));
+    }
     let log = gate.workspace.logs().join(format!("example-{name}.log"));
     output::run_logged_within(&mut example, &log, BOUND)
 }
