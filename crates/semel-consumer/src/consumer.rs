@@ -432,6 +432,7 @@ impl ConsumerBuilder {
             None => None,
         };
         let (paused, stopping) = (watch::Sender::new(false), watch::Sender::new(false));
+        let draining = watch::Sender::new(false);
         let metrics = ConsumerMetrics::new(&self.consumer_name(&info));
         let stages = Stages {
             scope: Scope::new(&*self.namespace, Principal::Anonymous, self.consumer_name(&info)),
@@ -441,7 +442,7 @@ impl ConsumerBuilder {
                 consumer: self.consumer_name(&info).into(),
                 source: info.name.as_str().into(),
             },
-            stopping: stopping.subscribe(),
+            draining: draining.subscribe(),
             metrics: metrics.clone(),
             builder: &self,
         };
@@ -457,8 +458,10 @@ impl ConsumerBuilder {
             batch: pipeline.batch(),
             grace: self.grace,
             max_in_flight: self.in_flight(),
+            concurrency: self.concurrency * pipeline.batch(),
             paused,
             stopping,
+            draining,
         });
         let plan = ConsumerPlan {
             concurrency: self.concurrency,
@@ -539,6 +542,6 @@ pub(crate) struct Stages<'a> {
     pub(crate) scope: Scope,
     pub(crate) engine: Option<Engine>,
     pub(crate) dead_letters: DeadLetters,
-    pub(crate) stopping: watch::Receiver<bool>,
+    pub(crate) draining: watch::Receiver<bool>,
     pub(crate) metrics: ConsumerMetrics,
 }

@@ -191,11 +191,11 @@ impl Stages<'_> {
         let builder = self.builder;
         let keeps_order = builder.order == Order::Strict;
         let breaker = builder.breaker.clone();
-        let stopping = self.stopping.clone();
+        let draining = self.draining.clone();
         let retry = RetryLayer::new(
             builder.backoff,
             breaker.clone(),
-            stopping,
+            draining,
             keeps_order,
             builder.concurrency,
         );

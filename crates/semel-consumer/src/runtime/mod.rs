@@ -20,7 +20,11 @@ use std::{
     time::Duration,
 };
 
-use futures_util::{FutureExt, StreamExt, stream};
+use futures_util::{
+    FutureExt, StreamExt,
+    future::{join, join_all},
+    stream,
+};
 use parking_lot::Mutex;
 use semel_core::{Engine, Error, ErrorKind, Result};
 use tokio::{
@@ -85,13 +89,18 @@ pub(crate) struct RuntimeParts {
     pub(crate) batch: usize,
     pub(crate) grace: Duration,
     pub(crate) max_in_flight: usize,
+    /// Handlers that may run at the same time.
+    pub(crate) concurrency: usize,
     pub(crate) paused: watch::Sender<bool>,
+    /// Nothing more will be received, soon.
     pub(crate) stopping: watch::Sender<bool>,
+    /// Nothing more is received. Only now events that wait are given back: earlier ones could be received again.
+    pub(crate) draining: watch::Sender<bool>,
 }
 
 impl Runtime {
     pub(crate) fn new(parts: RuntimeParts) -> Self {
-        let queue = DeliveryQueue::new(parts.max_in_flight);
+        let queue = DeliveryQueue::new(parts.max_in_flight, parts.concurrency);
         let extends_deadlines = parts.source.info().ack_deadline.is_some();
         let deadlines = Deadlines::default();
         Self {
@@ -212,9 +221,14 @@ impl Runtime {
                     Error::new(ErrorKind::Unavailable, "a stage of the pipeline panicked");
                 queued.iter().map(|_| Err(ProcessError::Store(panicked.clone()))).collect()
             });
-            let settling =
+            let mut settling =
                 queued.into_iter().zip(results).map(|(it, result)| self.finish(it, result));
-            futures_util::future::join_all(settling).await;
+            let first = settling.next();
+            match (first, settling.len()) {
+                (None, _) => {}
+                (Some(only), 0) => only.await,
+                (Some(first), _) => drop(join(first, join_all(settling)).await),
+            }
         }
     }
 
@@ -233,6 +247,7 @@ impl Runtime {
         self.stopping.send_replace(true);
         let deadline = Instant::now() + self.grace;
         let waiting = self.queue.close();
+        self.draining.send_replace(true);
         let returned = waiting.len();
         let returning =
             stream::iter(waiting).for_each_concurrent(CONCURRENT_RETURNS, |queued| async {

@@ -25,6 +25,9 @@ pub(crate) struct DeliveryQueue {
     ready: Semaphore,
     settled: Notify,
     capacity: usize,
+    /// Messages are requested for at least so many free places. One request for each settled message would cost more
+    /// than the message.
+    refill: usize,
 }
 
 struct QueueState {
@@ -35,13 +38,16 @@ struct QueueState {
 }
 
 impl DeliveryQueue {
-    pub(crate) fn new(capacity: usize) -> Self {
+    /// A queue for `capacity` deliveries, of which `concurrency` may run at the same time.
+    pub(crate) fn new(capacity: usize, concurrency: usize) -> Self {
         let state = QueueState { ready: VecDeque::new(), waiting: HashMap::new(), in_flight: 0 };
         Self {
             state: Mutex::new(state),
             ready: Semaphore::new(0),
             settled: Notify::new(),
             capacity,
+            // Half of what may wait: no handler is ever without a delivery because of it.
+            refill: (capacity.saturating_sub(concurrency) / 2).max(1),
         }
     }
 
@@ -49,12 +55,12 @@ impl DeliveryQueue {
         self.state.lock().in_flight
     }
 
-    /// Waits until there is a free place, and returns how many there are.
+    /// Waits until there are enough free places for a request, and returns how many there are.
     pub(crate) async fn free(&self) -> usize {
         loop {
             let settled = self.settled.notified();
             let free = self.capacity.saturating_sub(self.in_flight());
-            if free > 0 {
+            if free >= self.refill {
                 return free;
             }
             settled.await;
@@ -180,7 +186,7 @@ mod tests {
 
     #[tokio::test]
     async fn deliveries_of_one_key_come_one_at_a_time_and_in_order() {
-        let queue = DeliveryQueue::new(10);
+        let queue = DeliveryQueue::new(10, 10);
         queue.push([queued("a1", Some("a")), queued("a2", Some("a")), queued("b1", Some("b"))]);
         queue.push([queued("a3", Some("a")), queued("free", None)]);
         let (first, key) = next(&queue).await;
@@ -197,7 +203,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_full_queue_waits_for_a_settled_delivery() {
-        let queue = DeliveryQueue::new(1);
+        let queue = DeliveryQueue::new(1, 1);
         queue.push([queued("1", None)]);
         let (_, key) = next(&queue).await;
         let full = tokio::time::timeout(Duration::from_millis(20), queue.free()).await;
@@ -207,8 +213,20 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn free_places_are_collected_while_enough_deliveries_wait() {
+        let queue = DeliveryQueue::new(8, 4);
+        queue.push((0..8).map(|n| queued(&n.to_string(), None)));
+        let settle = async || queue.finish(next(&queue).await.1.as_ref());
+        settle().await;
+        let waiting = tokio::time::timeout(Duration::from_millis(20), queue.free()).await;
+        assert!(waiting.is_err(), "seven deliveries are more than four handlers need");
+        settle().await;
+        assert_eq!(queue.free().await, 2);
+    }
+
+    #[tokio::test]
     async fn a_closed_queue_gives_back_what_waits() {
-        let queue = DeliveryQueue::new(10);
+        let queue = DeliveryQueue::new(10, 10);
         queue.push([queued("a1", Some("a")), queued("a2", Some("a")), queued("b", None)]);
         let (_, key) = next(&queue).await;
         let left = queue.close().len();
