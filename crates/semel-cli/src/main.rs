@@ -1,5 +1,6 @@
 //! The `semel` command.
 
+mod dead_letters;
 mod doctor;
 mod keys;
 mod migrate;
@@ -16,7 +17,7 @@ use std::{
 };
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
-use semel_service::settings::{self, GatewayFlags};
+use semel_service::settings::{self, GatewayFlags, WorkerFlags};
 
 /// A request makes some fifty small allocations, and often another thread frees them.
 #[global_allocator]
@@ -38,12 +39,18 @@ enum SemelCommand {
     /// Runs a reverse proxy that makes retried requests take effect once.
     #[command(after_help = usage::GATEWAY)]
     Gateway(Box<GatewayFlags>),
+    /// Reads a broker and hands each event to an HTTP endpoint once: acks, retries, dead-letters.
+    #[command(after_help = usage::WORKER)]
+    Worker(Box<WorkerFlags>),
     /// Checks settings.
     #[command(subcommand)]
     Config(ConfigCommand),
     /// Shows keys, and resolves those that wait for an operator.
     #[command(subcommand)]
     Keys(keys::KeysCommand),
+    /// Shows the messages that a worker could not process, and publishes them again.
+    #[command(subcommand)]
+    DeadLetters(dead_letters::DeadLettersCommand),
     /// Deletes expired records now; a gateway also does so at intervals.
     #[command(after_help = usage::PURGE)]
     Purge(Box<purge::PurgeCommand>),
@@ -71,8 +78,10 @@ async fn main() -> ExitCode {
     let matches = parsed.unwrap_or_else(|error| usage::exit(&error));
     match Semel::from_arg_matches(&matches).map(|semel| semel.command) {
         Ok(SemelCommand::Gateway(_)) => gateway(leaf(&matches)).await,
+        Ok(SemelCommand::Worker(_)) => worker(leaf(&matches)).await,
         Ok(SemelCommand::Config(ConfigCommand::Check(_))) => check(leaf(&matches)),
         Ok(SemelCommand::Keys(keys)) => keys.run(leaf(&matches)).await,
+        Ok(SemelCommand::DeadLetters(letters)) => letters.run(leaf(&matches)).await,
         Ok(SemelCommand::Purge(purge)) => purge.run(leaf(&matches)).await,
         Ok(SemelCommand::Migrate(migrate)) => migrate.run(leaf(&matches)).await,
         Ok(SemelCommand::Doctor(doctor)) => doctor.run(leaf(&matches)).await,
@@ -86,7 +95,26 @@ async fn gateway(matches: &ArgMatches) -> ExitCode {
         Ok(config) => config,
         Err(bad) => return refuse(&bad),
     };
-    match semel_gateway::run(config).await {
+    ended(semel_gateway::run(config).await)
+}
+
+async fn worker(matches: &ArgMatches) -> ExitCode {
+    let config = match settings::load_worker(matches) {
+        Ok(config) => config,
+        Err(bad) => return refuse(&bad),
+    };
+    let problems = semel_worker::open::check_urls(&config);
+    if !problems.is_empty() {
+        problems.iter().for_each(|problem| complain(format_args!("error: {problem}")));
+        return ExitCode::from(USAGE);
+    }
+    // Boxed: the future is large, and main's future would hold it.
+    ended(Box::pin(semel_worker::run(config)).await)
+}
+
+/// The exit code of a service that has ended.
+fn ended(result: anyhow::Result<()>) -> ExitCode {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             complain(format_args!("error: {error:#}"));

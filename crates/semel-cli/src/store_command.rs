@@ -32,13 +32,15 @@ pub(crate) async fn run_with_store(
         Err(bad) => return crate::refuse(&bad),
     };
     let _logs = telemetry::warnings();
-    match work(config).await {
-        Ok(code) => code,
-        Err(error) => {
-            crate::complain(format_args!("error: {error:#}"));
-            if error.is::<UsageError>() { ExitCode::from(crate::USAGE) } else { ExitCode::FAILURE }
-        }
-    }
+    exit_code(work(config).await)
+}
+
+/// Turns the error of a command into a message and an exit code.
+pub(crate) fn exit_code(result: Result<ExitCode>) -> ExitCode {
+    result.unwrap_or_else(|error| {
+        crate::complain(format_args!("error: {error:#}"));
+        if error.is::<UsageError>() { ExitCode::from(crate::USAGE) } else { ExitCode::FAILURE }
+    })
 }
 
 /// Opens an existing store, without a cache. Creates nothing.

@@ -16,6 +16,7 @@ use clap::{
 pub(crate) const SEMEL: &str = "\
 Try it:
   semel gateway --demo
+  semel worker --demo
 
 On a store that many gateways share:
   semel migrate --store postgres://app@db/app
@@ -43,6 +44,64 @@ Examples:
 Times are written 500ms, 30s, 10m, 24h or 7d; sizes 1048576, 64KiB or 1MiB.
 Every setting can be written in semel.toml; routes, further upstreams and timeouts only there. Precedence: flags,
 then SEMEL_* variables, then semel.toml. `semel config check` shows the values in force and where each came from.";
+
+pub(crate) const WORKER: &str = "\
+Examples:
+  See it work, without a broker:
+    semel worker --demo
+
+  Events of a NATS JetStream consumer, for one process with a folder as its store:
+    semel worker --source nats://127.0.0.1:4222/ORDERS/billing --handler http://127.0.0.1:3000/events \\
+      --dead-letter file:dead-letters
+
+  Several workers that share a store:
+    semel worker --source nats://nats:4222/ORDERS/billing --handler http://billing/events \\
+      --store postgres://app@db/app --namespace shop --dead-letter postgres://app@db/app --admin 127.0.0.1:9090
+
+The handler gets a POST for each event, with the attributes of the event as ce-* headers (CloudEvents 1.0, binary mode)
+and the same Idempotency-Key on every attempt. 2xx is success; 400, 410, 413, 415 and 422 make the message a dead
+letter at once; every other status, and no answer, is tried again up to --max-attempts. See docs/WORKER.md.
+
+Times are written 500ms, 30s, 10m, 24h or 7d; sizes 1048576, 64KiB or 1MiB.
+Every setting can be written in semel.toml, in the section [worker]; the settings of store, log and admin listener are
+those of the gateway. Precedence: flags, then SEMEL_* variables, then semel.toml.
+
+Exit codes: 0 ended by a signal, 1 failed, 2 bad usage or bad settings";
+
+pub(crate) const LETTERS_LIST: &str = "\
+Examples:
+  semel dead-letters list --dead-letter file:dead-letters
+  semel dead-letters list --json --limit 1000 | jq -r .id
+
+Exit codes: 0 done, 1 failed, 2 bad usage or bad settings";
+
+pub(crate) const LETTERS_SHOW: &str = "\
+The message is shown with its headers and its payload.
+
+Example:
+  semel dead-letters show ID --dead-letter file:dead-letters
+
+Exit codes: 0 found, 1 not found or failed, 2 bad usage or bad settings";
+
+pub(crate) const LETTERS_REDRIVE: &str = "\
+First repair what made the event fail. The message is published again with the id of its event, and the worker processes
+it as if it were new. A redrive is refused if a success is recorded, while the event runs, and if it is not known whether
+it took effect. The store, its namespace and its hash secret must be those of the worker. A folder can be opened by one
+process at a time: end the worker that uses it first.
+
+Examples:
+  semel dead-letters redrive ID --reason 'price list repaired, INC-7'
+  semel dead-letters redrive --all --reason 'billing is back, INC-8'
+
+Exit codes: 0 all redriven, 1 not found, refused or failed, 2 bad usage or bad settings";
+
+pub(crate) const LETTERS_DISCARD: &str = "\
+The message is removed and NOT processed.
+
+Example:
+  semel dead-letters discard ID --reason 'test order, INC-7'
+
+Exit codes: 0 removed, 1 not found or failed, 2 bad usage or bad settings";
 
 pub(crate) const CHECK: &str = "\
 Examples:

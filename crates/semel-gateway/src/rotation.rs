@@ -9,10 +9,12 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use semel::{KeyFile, KeyRing, SealKeys};
-use semel_service::settings::{
-    GatewayConfig, PrincipalSource,
-    jwt::{self, JwtKeyKind, content, keys},
+use semel_service::{
+    seal_keys::{SealKeyFile, SealReload},
+    settings::{
+        GatewayConfig, PrincipalSource,
+        jwt::{self, JwtKeyKind, content, keys},
+    },
 };
 use tokio::{
     select,
@@ -20,7 +22,7 @@ use tokio::{
     task::JoinHandle,
     time::sleep,
 };
-use tracing::{error, info, warn};
+use tracing::{error, info};
 
 use super::{
     metrics::{Reload, reloaded},
@@ -49,7 +51,7 @@ pub(super) fn start(
     jwt: Option<&JwtVerifier>,
     hangup: Option<Signal>,
 ) -> Result<Option<JoinHandle<()>>> {
-    let seal = SealKeyFile::of(config)?;
+    let seal = SealKeyFile::open(&config.store_options, config.seal_file.as_deref())?;
     let jwt = jwt.and_then(|jwt| JwtKeyFile::of(config, jwt));
     Ok(hangup.map(|hangup| tokio::spawn(KeyRotation { hangup, seal, jwt }.run())))
 }
@@ -65,9 +67,13 @@ impl KeyRotation {
                 info!("SIGHUP: keys are read again; every other setting needs a restart");
             }
             if let Some(seal) = &mut self.seal
-                && (is_requested || seal.file.has_changed())
+                && (is_requested || seal.has_changed())
             {
-                seal.read();
+                match seal.read() {
+                    SealReload::Replaced => reloaded(Reload::SealKeys, true),
+                    SealReload::Refused => reloaded(Reload::SealKeys, false),
+                    SealReload::Unchanged => {}
+                }
             }
             if let Some(jwt) = &mut self.jwt
                 && (is_requested || jwt.file.has_changed())
@@ -76,55 +82,6 @@ impl KeyRotation {
             }
         }
     }
-}
-
-/// The file of the seal keys, and the ring that gets them.
-struct SealKeyFile {
-    file: KeyFile,
-    ring: KeyRing,
-}
-
-impl SealKeyFile {
-    fn of(config: &GatewayConfig) -> Result<Option<Self>> {
-        let Some(seal) = &config.store_options.seal else { return Ok(None) };
-        info!("sealing with key {}; {}", seal.ring.keys().seals_with(), open(&seal.ring.keys()));
-        let Some(path) = &config.seal_file else { return Ok(None) };
-        let (mut file, ring) = (KeyFile::new(path), seal.ring.clone());
-        // Read once more, so that a change since the settings were read is not missed.
-        ring.rotate(file.read()?)?;
-        Ok(Some(Self { file, ring }))
-    }
-
-    /// Reads the file again. The ring keeps its keys if the file is bad: sealed records have to open.
-    fn read(&mut self) {
-        match self.file.read().and_then(|keys| self.ring.rotate(keys)) {
-            Ok(before) => {
-                let now = self.ring.keys();
-                // An id always names the same key, so equal ids mean that no key has changed.
-                if !before.ids().eq(now.ids()) || before.seals_with() != now.seals_with() {
-                    reloaded(Reload::SealKeys, true);
-                }
-                log_rotation(&before, &now);
-            }
-            Err(error) => {
-                reloaded(Reload::SealKeys, false);
-                let keys = self.ring.keys();
-                error!("seal keys are not replaced, {} still seals: {error}", keys.seals_with());
-            }
-        }
-    }
-}
-
-fn log_rotation(before: &SealKeys, now: &SealKeys) {
-    info!("seal keys were read again: sealing with key {}; {}", now.seals_with(), open(now));
-    let removed: Vec<_> = before.ids().filter(|id| !now.ids().any(|it| it == *id)).collect();
-    if !removed.is_empty() {
-        warn!("records sealed with {} cannot be opened any more", removed.join(", "));
-    }
-}
-
-fn open(keys: &SealKeys) -> String {
-    format!("these open: {}", keys.ids().collect::<Vec<_>>().join(", "))
 }
 
 /// The file of the JWT keys, and the verifier that gets them.

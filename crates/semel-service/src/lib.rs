@@ -2,12 +2,13 @@
 //! listener, signals, and how a store is opened. The operator commands use the settings and the store, too.
 //!
 //! This crate is internal to the binary: it is not published, and its API follows the binary's needs. It knows
-//! nothing of the gateway except the gateway's settings: `semel.toml` is read and checked as a whole by every
+//! nothing of the gateway and the worker except their settings: `semel.toml` is read and checked as a whole by every
 //! command, so that one reader knows all of its fields.
 
 pub mod admin;
 pub mod bearer;
 pub mod listener;
+pub mod seal_keys;
 pub mod settings;
 pub mod signals;
 pub mod store;

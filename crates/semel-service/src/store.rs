@@ -9,19 +9,28 @@ use tracing::warn;
 
 use crate::settings::GatewayConfig;
 
-/// Opens the store that the settings of a service name, and builds an engine over it.
+/// Opens the store that the settings of the gateway name, and builds an engine over it.
+///
+/// # Errors
+///
+/// As [`open_for_service`].
+pub async fn engine(config: &GatewayConfig) -> Result<Engine> {
+    open_for_service(config.store.as_ref(), &config.store_options).await
+}
+
+/// Opens the store of a long-running service, and builds an engine over it.
 ///
 /// # Errors
 ///
 /// Why the store cannot be opened, with the settings to look at.
-pub async fn engine(config: &GatewayConfig) -> Result<Engine> {
-    let url = config.store.as_ref().context("there is no store; set --store")?;
+pub async fn open_for_service(url: Option<&StoreUrl>, options: &StoreOptions) -> Result<Engine> {
+    let url = url.context("there is no store; set --store")?;
     if url.is_volatile() {
         warn!("store {url} is not durable: a restart forgets every outcome");
     }
     match url.folder() {
-        Some(_) => open_in_thread(url, &config.store_options).await,
-        None => open(url, &config.store_options).await,
+        Some(_) => open_in_thread(url, options).await,
+        None => open(url, options).await,
     }
 }
 

@@ -137,6 +137,7 @@ fn filter(log: &LogSettings) -> Targets {
         .with_target("semel", level)
         // An operator's change is logged with its reason at every level.
         .with_target("semel_core::engine::operator", level.max(LevelFilter::INFO))
+        .with_target("semel_consumer::dead_letter::redrive", level.max(LevelFilter::INFO))
 }
 
 fn recorder(of_service: &[Buckets]) -> anyhow::Result<PrometheusRecorder> {

@@ -11,7 +11,7 @@ pub(crate) use self::{
         state_now,
     },
     table::{TextTable, plain},
-    time::{ago, both, length, now},
+    time::{ago, both, length, now, rfc3339, timestamp},
 };
 
 use serde_json::Value;

@@ -6,7 +6,12 @@ use semel::{Span, Timestamp};
 
 /// This machine's time.
 pub(crate) fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    timestamp(SystemTime::now())
+}
+
+/// A time of a library, in milliseconds.
+pub(crate) fn timestamp(at: SystemTime) -> Timestamp {
+    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_millis(Span::from(since).as_millis())
 }
 
@@ -31,7 +36,7 @@ pub(super) fn absolute(at: Timestamp) -> String {
 }
 
 /// RFC 3339 with milliseconds.
-pub(super) fn rfc3339(at: Timestamp) -> Option<String> {
+pub(crate) fn rfc3339(at: Timestamp) -> Option<String> {
     let (year, month, day) = date(at)?;
     let (hour, minute, second) = clock(at);
     let millis = at.as_millis() % 1000;

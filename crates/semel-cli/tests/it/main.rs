@@ -1,4 +1,4 @@
-//! Tests of the real binary over real sockets: what `semel gateway` and the operator commands promise.
+//! Tests of the real binary over real sockets: what `semel gateway`, `semel worker` and the operator commands promise.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod admin;
@@ -23,3 +23,4 @@ mod shared;
 mod slow_clients;
 mod startup;
 mod uploads;
+mod worker;

@@ -68,7 +68,7 @@ impl<'a> ConfigBuilder<'a> {
             routes,
             timeouts: self.timeouts(),
             client: self.client(),
-            admin: self.admin(),
+            admin: self.admin(Some(self.listen())),
             compare_host: gateway.compare_host.unwrap_or(true),
             trust_forwarded: gateway.trust_forwarded.unwrap_or_default(),
             shutdown_grace: gateway.shutdown_grace.map_or(GatewayConfig::SHUTDOWN_GRACE, |it| it.0),
@@ -88,21 +88,25 @@ impl<'a> ConfigBuilder<'a> {
         self.context.warnings.push(warning.to_owned());
     }
 
-    /// Refuses settings that the demo brings itself: what it explains would not be true.
+    /// Refuses settings that the demo brings itself.
     fn check_demo(&mut self) {
-        if !self.demo() {
-            return;
-        }
         let named = self.settings.upstreams.keys().next().map(|name| format!("upstreams.{name}"));
         let route = self.settings.routes.first().map(|_| "routes.0".to_owned());
         let single =
             ["upstream", "principal", "store", "mode", "mismatch_status"].map(str::to_owned);
-        for path in single.into_iter().chain(named).chain(route) {
-            if self.origins.of(&path) != SettingOrigin::Default {
-                self.problem(
-                    &path,
-                    "is set, but the demo brings its own; leave it out, or leave --demo out",
-                );
+        let all: Vec<_> = single.into_iter().chain(named).chain(route).collect();
+        self.refuse_in_demo(&all);
+    }
+
+    /// Refuses these settings in a demo: what it explains would not be true.
+    pub(super) fn refuse_in_demo(&mut self, paths: &[impl AsRef<str>]) {
+        if !self.demo() {
+            return;
+        }
+        for path in paths.iter().map(AsRef::as_ref) {
+            if self.origins.of(path) != SettingOrigin::Default {
+                let what = "is set, but the demo brings its own; leave it out, or leave --demo out";
+                self.problem(path, what);
             }
         }
     }
@@ -182,7 +186,12 @@ impl<'a> ConfigBuilder<'a> {
         }
     }
 
-    fn positive(&mut self, path: &str, set: Option<DurationValue>, standard: Duration) -> Duration {
+    pub(super) fn positive(
+        &mut self,
+        path: &str,
+        set: Option<DurationValue>,
+        standard: Duration,
+    ) -> Duration {
         if set.is_some_and(|it| it.0.is_zero()) {
             self.problem(path, "is zero; nothing could happen in time, use at least 1ms");
         }
@@ -205,7 +214,7 @@ impl<'a> ConfigBuilder<'a> {
         bytes
     }
 
-    fn log(&self) -> LogSettings {
+    pub(super) fn log(&self) -> LogSettings {
         let log = &self.settings.log;
         LogSettings { level: log.level.unwrap_or_default(), format: log.format.unwrap_or_default() }
     }

@@ -19,7 +19,8 @@ use super::{
 };
 
 /// The sections of the file.
-const SECTIONS: [&str; 7] = ["timeouts", "client", "admin", "jwt", "log", "upstreams", "routes"];
+const SECTIONS: [&str; 8] =
+    ["timeouts", "client", "admin", "jwt", "log", "upstreams", "routes", "worker"];
 
 /// The settings that were read, and the problems found.
 #[derive(Debug, Default)]
@@ -74,6 +75,7 @@ impl<'a> FileReader<'a> {
             "log" => self.parsed.settings.log = self.table(name, value),
             "upstreams" => self.parsed.settings.upstreams = self.upstreams(value),
             "routes" => self.parsed.settings.routes = self.routes(value),
+            "worker" => self.parsed.settings.worker = self.table(name, value),
             other => unreachable!("{other} is not among the sections"),
         }
     }
@@ -345,6 +347,10 @@ mod tests {
                 "semel.toml:2:2: log.levl: unknown field; did you mean level?",
             ),
             (
+                "[worker]\nhandlr = 'x'",
+                "semel.toml:2:1: worker.handlr: unknown field; did you mean handler?",
+            ),
+            (
                 "[upstreams.a]\nurls = 'x'",
                 "semel.toml:2:1: upstreams.a.urls: unknown field; did you mean url?",
             ),
@@ -363,7 +369,7 @@ mod tests {
         for (text, expected) in [
             (
                 "[colour]\na = 1",
-                "unknown section; known are timeouts, client, admin, jwt, log, upstreams, routes",
+                "unknown section; known are timeouts, client, admin, jwt, log, upstreams, routes, worker",
             ),
             ("[log]\nretention = '1h'", "move retention to the top of the file"),
             ("[[routes]]\nmatch = '/a'\nlisten = 'x'", "move listen to the top of the file"),

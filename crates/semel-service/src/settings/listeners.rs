@@ -1,4 +1,4 @@
-//! The addresses of the gateway: for clients, and for the admin listener.
+//! The addresses of the listeners: for clients, and for the admin listener.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -16,12 +16,13 @@ impl ConfigBuilder<'_> {
         self.settings.gateway.listen.map_or(GatewayConfig::LISTEN, |it| it.0)
     }
 
-    pub(super) fn admin(&mut self) -> Option<AdminSettings> {
+    /// The admin listener. `clients` is the address that clients use, if there is one.
+    pub(super) fn admin(&mut self, clients: Option<SocketAddr>) -> Option<AdminSettings> {
         let token = self.admin_token();
         let Some(listen) = self.settings.admin.listen.map(|it| it.0) else {
             return self.without_listener(token);
         };
-        if overlap(listen, self.listen()) {
+        if clients.is_some_and(|clients| overlap(listen, clients)) {
             let what = format!("{listen} is what clients use (--listen); choose another port");
             self.problem("admin.listen", what);
         }

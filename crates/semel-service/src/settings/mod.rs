@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! semel.toml ─ file ─┐
-//! SEMEL_*   ─ clap ─┼─ RawSettings + SettingOrigins ─ ConfigBuilder ─ GatewayConfig
+//! SEMEL_*   ─ clap ─┼─ RawSettings + SettingOrigins ─ ConfigBuilder ─ GatewayConfig, WorkerConfig
 //! --flags   ─ clap ─┘
 //! ```
-//! Raw settings are what was written, [`GatewayConfig`] is what it means. No value is guessed and none is ignored: a
-//! mistake is reported in [`BadSettings`] with its place and the fix.
+//! Raw settings are what was written, [`GatewayConfig`] and [`WorkerConfig`] are what it means. No value is guessed and
+//! none is ignored: a mistake is reported in [`BadSettings`] with its place and the fix.
 //!
-//! The settings of the gateway are here, not in the crate of the gateway: one struct serves flags, variables and file,
-//! and the operator commands read the same file as a whole.
+//! The settings of the gateway and of the worker are here, not in their crates: one struct serves flags, variables and
+//! file, and the operator commands read the same file as a whole.
 
 mod build;
 mod config;
@@ -29,6 +29,7 @@ mod store;
 mod summary;
 mod value;
 mod variables;
+mod worker;
 
 #[cfg(test)]
 mod tests;
@@ -58,7 +59,11 @@ pub use self::{
     problem::BadSettings,
     store::StoreConfig,
     summary::summary,
-    value::{AdminToken, CountValue, DurationValue, KeptHeader, LogFormat, LogLevel},
+    value::{AdminToken, CountValue, DurationValue, HandlerUrl, KeptHeader, LogFormat, LogLevel},
+    worker::{
+        DeadLetterFlags, DeadLetterTarget, DeadLettersConfig, WorkerConfig, WorkerFlags,
+        load_dead_letters, load_worker,
+    },
 };
 
 /// The variable that holds the hash secret itself. There is no flag for it: other users of the machine see flags.
@@ -145,7 +150,15 @@ impl LoadedSettings {
 }
 
 fn read_all(matches: &ArgMatches) -> Result<LoadedSettings, BadSettings> {
-    let command = GatewayFlags::command();
+    read_with(matches, &GatewayFlags::command(), RawSettings::update_from_arg_matches)
+}
+
+/// Reads the settings of a long-running command; `update` sets the fields that its flags and variables give.
+fn read_with(
+    matches: &ArgMatches,
+    command: &Command,
+    update: impl FnOnce(&mut RawSettings, &ArgMatches) -> Result<(), clap::Error>,
+) -> Result<LoadedSettings, BadSettings> {
     let demo = matches.get_flag("demo");
     let (file, mut read) = match matches.get_one::<PathBuf>("config") {
         // A semel.toml in this folder is for another service than the demo's.
@@ -153,11 +166,10 @@ fn read_all(matches: &ArgMatches) -> Result<LoadedSettings, BadSettings> {
         named => from_file(named)?,
     };
     // Sets the fields that flags and variables give, and leaves the others as the file has them.
-    let updated = read.settings.update_from_arg_matches(matches);
-    updated.expect("clap has checked every argument");
-    read.origins.overlay(&command, matches);
+    update(&mut read.settings, matches).expect("clap has checked every argument");
+    read.origins.overlay(command, matches);
     let names = env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
-    let warnings = variables::unknown(&command, names);
+    let warnings = variables::unknown(command, names);
     let context = CommandContext { demo, warnings, ..secrets_in_variables(&mut read.origins)? };
     Ok(LoadedSettings { read, context, file })
 }

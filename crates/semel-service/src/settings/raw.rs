@@ -15,6 +15,7 @@ use super::{
         CountValue, DurationValue, ListenAddress, LogFormat, LogLevel, PrincipalSetting,
         RouteMatch, Secret, SizeValue,
     },
+    worker::WorkerFields,
 };
 
 /// Everything that can be set.
@@ -40,6 +41,9 @@ pub(crate) struct RawSettings {
     pub(super) upstreams: BTreeMap<String, UpstreamFields>,
     #[arg(skip)]
     pub(super) routes: Vec<RouteFields>,
+    /// `semel worker` has flags for these.
+    #[arg(skip)]
+    pub(super) worker: WorkerFields,
 }
 
 /// The gateway's address, its default upstream, and how it finds the caller.

@@ -6,11 +6,13 @@ mod client_response;
 mod command;
 mod gateway;
 mod http1;
+mod jetstream;
 mod process;
 mod received_request;
 mod scripted_reply;
 mod test_request;
 mod test_upstream;
+mod worker;
 
 use std::time::Duration;
 
@@ -21,10 +23,12 @@ pub(crate) use self::{
     client_response::ClientResponse,
     command::{CommandOutput, KillOnDrop, closed_pipe, command, run, run_command},
     gateway::{GatewayProcess, Setup},
+    jetstream::{JetStream, cloud_event},
     received_request::ReceivedRequest,
     scripted_reply::ScriptedReply,
     test_request::{HOST, TestRequest},
     test_upstream::{Reserved, TestUpstream, accept},
+    worker::WorkerSetup,
 };
 
 /// No wait takes this long, even on a slow machine.

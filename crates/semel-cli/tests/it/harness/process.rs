@@ -76,7 +76,7 @@ impl Drop for ChildProcess {
         let _ = self.child.kill();
         let _ = self.child.wait();
         if thread::panicking() {
-            eprintln!("--- stderr of the gateway\n{}---", self.stderr());
+            eprintln!("--- stderr of the process\n{}---", self.stderr());
         }
     }
 }

@@ -3,6 +3,7 @@
 mod example;
 mod routes;
 mod secrets;
+mod worker;
 
 use std::{fs, time::Duration};
 

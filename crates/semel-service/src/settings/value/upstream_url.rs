@@ -47,6 +47,11 @@ fn check(authority: &Authority) -> Result<(), String> {
                     Authorization, write http://HOST:PORT"
             .into());
     }
+    check_host(authority)
+}
+
+/// Checks that there is a host, and that the port can be connected to, if there is one.
+pub(super) fn check_host(authority: &Authority) -> Result<(), String> {
     if authority.host().is_empty() || authority.host() == "[]" {
         return Err("names no host; write http://HOST:PORT".into());
     }

@@ -1,0 +1,79 @@
+//! `semel dead-letters show`.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use semel_consumer::dead_letter::DeadLetter;
+use semel_service::settings::{DeadLetterFlags, DeadLettersConfig};
+
+use super::{find, open_letters};
+use crate::show::{self, TextTable};
+
+#[derive(Args, Debug)]
+pub(crate) struct ShowCommand {
+    /// The id of the dead letter
+    #[arg(value_name = "ID")]
+    id: String,
+    /// Write JSON, with the payload in base64
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    flags: DeadLetterFlags,
+}
+
+impl ShowCommand {
+    pub(super) async fn run(&self, config: DeadLettersConfig) -> Result<ExitCode> {
+        let letters = open_letters(&config).await?;
+        let letter = find(&*letters, &self.id).await?;
+        let text = match self.json {
+            true => format!("{}\n", String::from_utf8_lossy(&letter.to_json())),
+            false => text(&letter),
+        };
+        Ok(crate::print(&text))
+    }
+}
+
+fn text(letter: &DeadLetter) -> String {
+    let mut table = TextTable::bare();
+    let message = &letter.message;
+    let at = |at| show::both(show::timestamp(at), show::now());
+    let or_none = |text: Option<&String>| text.cloned().unwrap_or_else(|| "-".to_owned());
+    let rows = [
+        ("id", letter.id.clone()),
+        ("key", letter.key.as_ref().map_or_else(|| "-".to_owned(), semel::KeyHash::to_hex)),
+        ("event", or_none(letter.event_id.as_ref())),
+        ("reason", letter.reason.to_string()),
+        ("class", letter.class.clone()),
+        ("error", letter.error.clone()),
+        ("attempts", letter.attempts.to_string()),
+        ("first", at(letter.first_at)),
+        ("last", at(letter.last_at)),
+        ("consumer", letter.consumer.clone()),
+        ("source", letter.source.clone()),
+        ("position", message.position.clone()),
+        ("topic", message.topic.clone()),
+        ("message id", or_none(message.message_id.as_ref())),
+        ("ordering key", or_none(message.ordering_key.as_ref())),
+    ];
+    for (name, value) in rows {
+        table.row([name.to_owned(), value]);
+    }
+    let mut text = table.to_string();
+    for header in &message.headers {
+        let value = String::from_utf8_lossy(&header.value);
+        text += &format!("\n{}", show::plain(&format!("{}: {value}", header.name)));
+    }
+    text += "\n\n";
+    match std::str::from_utf8(&message.body) {
+        // Lines stay lines; other control characters must not reach the terminal.
+        Ok(body) => body.lines().for_each(|line| {
+            text += &show::plain(line);
+            text.push('\n');
+        }),
+        Err(_) => {
+            text += &format!("{} bytes that are no text; --json shows them\n", message.body.len())
+        }
+    }
+    text
+}

@@ -1,0 +1,10 @@
+//! What `semel worker` and `semel dead-letters` promise.
+
+mod bad_handlers;
+mod bad_messages;
+mod dead_letters;
+mod demo;
+mod events;
+mod guide;
+mod operation;
+mod start;
