@@ -1,6 +1,5 @@
 #![doc = include_str!("README.md")]
 
-mod breakable;
 mod cases;
 mod client;
 mod context;
@@ -15,7 +14,6 @@ mod upstream;
 #[doc(hidden)]
 pub use self::run::__run;
 pub use self::{
-    breakable::{Breakable, Switch},
     cases::{ALL, HttpCase},
     client::{ResponseStream, SentRequest, TestRequest, TestResponse},
     report::{HttpReport, http},
@@ -23,3 +21,4 @@ pub use self::{
     target::{Ability, HttpTarget},
     upstream::{BrokenOff, HandlerRun, RunState, TestUpstream, TestUpstreamBody},
 };
+pub use crate::breakable::{Breakable, Switch};

@@ -10,3 +10,5 @@ mod http_planted_bugs;
 mod memory;
 mod planted_bugs;
 mod slow_store;
+#[cfg(feature = "sources")]
+mod sources;

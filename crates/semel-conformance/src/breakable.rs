@@ -1,4 +1,4 @@
-//! A store that fails on demand, for targets in the test's own process.
+//! A store that fails on demand, for suites in the test's own process.
 
 use std::sync::{
     Arc,
@@ -17,9 +17,15 @@ impl Switch {
     pub fn set(&self, broken: bool) {
         self.0.store(broken, SeqCst);
     }
+
+    /// True while every call fails.
+    #[must_use]
+    pub fn is_set(&self) -> bool {
+        self.0.load(SeqCst)
+    }
 }
 
-/// A store that fails while its switch is set, for [`HttpTarget::break_store`](super::HttpTarget::break_store).
+/// A store that fails while its switch is set.
 #[derive(Debug)]
 pub struct Breakable<S> {
     store: S,
@@ -33,8 +39,8 @@ impl<S> Breakable<S> {
     }
 
     fn up(&self) -> Result<()> {
-        match self.broken.0.load(SeqCst) {
-            true => Err(Error::new(ErrorKind::Unavailable, "the kit broke the store")),
+        match self.broken.is_set() {
+            true => Err(Error::new(ErrorKind::Unavailable, "the suite broke the store")),
             false => Ok(()),
         }
     }
@@ -53,7 +59,7 @@ impl<A, T> FailedReply<T> for Result<A> {
 
 impl<A, T> FailedReply<&[T]> for Vec<Result<A>> {
     fn failed(error: Error, requests: &&[T]) -> Self {
-        let again = |_| Err(Error::new(error.kind(), "the kit broke the store"));
+        let again = |_| Err(Error::new(error.kind(), "the suite broke the store"));
         requests.iter().map(again).collect()
     }
 }

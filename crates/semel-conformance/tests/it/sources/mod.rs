@@ -1,0 +1,5 @@
+//! Tests of the source suite: the source in memory keeps every promise, and every planted bug breaks one.
+
+mod memory;
+mod planted_bugs;
+mod wrong_source;
