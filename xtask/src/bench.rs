@@ -14,6 +14,7 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
         Some(("postgres", args)) => postgres(workspace, args),
         Some(("nats", args)) => nats(workspace, args),
         Some(("inbox", args)) => inbox(workspace, args),
+        Some(("consumer", args)) => consumer(workspace, args),
         Some(("cached", args)) => remote(workspace, "cached", &[], args),
         // Two programs, because a counting allocator would distort the measured times.
         _ => ["time", "space"].into_iter().try_for_each(|program| {
@@ -69,6 +70,14 @@ fn nats(workspace: &Workspace, args: &[String]) -> Result<()> {
     let server = Running::start(&NATS)?;
     let url = server.url().to_owned();
     remote(workspace, "nats", &["--url", &url], args)
+}
+
+/// Events through the pipeline of a consumer, in memory and over a NATS server.
+fn consumer(workspace: &Workspace, args: &[String]) -> Result<()> {
+    NATS.install.ensure(&workspace.tools())?;
+    let server = Running::start(&NATS)?;
+    let cargo = ["run", "--release", "--package", "semel-bench", "--bin", "consumer", "--"];
+    command::run(workspace.cargo(&cargo).args(["--url", server.url()]).args(args))
 }
 
 fn remote(workspace: &Workspace, name: &str, server: &[&str], args: &[String]) -> Result<()> {

@@ -287,8 +287,7 @@ pub(crate) fn a_handler_that_blocks_its_runtime_keeps_its_key_and_other_calls_ar
     subject: StoreUnderTest,
 ) {
     let scene = RuntimeScene::set(subject);
-    let engine =
-        scene.engine(Policy::api().lease(Duration::from_secs(4)));
+    let engine = scene.engine(Policy::api().lease(Duration::from_secs(4)));
     let other = scene.other();
     let run = |name: &'static str, blocks: Duration| {
         let engine = engine.clone();
