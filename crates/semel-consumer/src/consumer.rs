@@ -457,15 +457,15 @@ impl ConsumerBuilder {
             workers: self.workers(pipeline.batch()),
             batch: pipeline.batch(),
             grace: self.grace,
-            max_in_flight: self.in_flight(),
-            concurrency: self.concurrency * pipeline.batch(),
+            max_in_flight: self.in_flight(pipeline.batch()),
+            concurrency: self.concurrency.saturating_mul(pipeline.batch()),
             paused,
             stopping,
             draining,
         });
         let plan = ConsumerPlan {
             concurrency: self.concurrency,
-            max_in_flight: self.in_flight(),
+            max_in_flight: self.in_flight(pipeline.batch()),
             max_attempts: Some(self.max_attempts),
             lease: self.lease,
         };
@@ -478,17 +478,14 @@ impl ConsumerBuilder {
         self.name.clone().unwrap_or_else(|| info.name.clone())
     }
 
-    fn in_flight(&self) -> usize {
-        let default = self.concurrency.saturating_mul(Consumer::IN_FLIGHT_PER_HANDLER);
+    fn in_flight(&self, batch: usize) -> usize {
+        let default = self.concurrency.max(batch).saturating_mul(Consumer::IN_FLIGHT_PER_HANDLER);
         self.max_in_flight.unwrap_or(default).max(self.concurrency)
     }
 
-    /// With strict order, deliveries that wait to be tried again need a worker and hold no place of a handler.
+    /// Deliveries that wait to be tried again need a worker, and hold no place of a handler.
     fn workers(&self, batch: usize) -> usize {
-        match (self.order, batch) {
-            (Order::Strict, 1) => self.in_flight(),
-            _ => self.concurrency,
-        }
+        if batch == 1 { self.in_flight(batch) } else { self.concurrency }
     }
 
     fn check_settings(&self) -> Result<()> {

@@ -15,6 +15,9 @@ pub struct EventRequest {
     pub id: Arc<str>,
     /// Attempts that failed in this process, for this delivery.
     pub failed_attempts: u32,
+    /// Which attempt this is, if it was counted. The broker's count of deliveries is an upper limit: it also counts
+    /// deliveries that were given back, or lost with a process, before the handler ran.
+    pub counted_attempt: Option<u32>,
     /// Its key.
     pub key: Key,
     /// The hash of its key.
@@ -26,6 +29,11 @@ pub struct EventRequest {
 impl EventRequest {
     /// Which attempt this is, where nothing but the broker counts attempts.
     pub(crate) fn attempt(&self) -> u32 {
+        let deliveries = || self.deliveries();
+        self.counted_attempt.unwrap_or_else(deliveries)
+    }
+
+    fn deliveries(&self) -> u32 {
         self.event.message.deliveries.unwrap_or(1).saturating_add(self.failed_attempts)
     }
 
@@ -55,8 +63,8 @@ impl EventRequest {
         )
     }
 
-    /// This event was delivered more often than it may be tried, where nothing but the broker counts attempts.
-    pub(crate) fn delivered_too_often(&self, max_attempts: u32) -> Refusal {
+    /// This event was tried as often as it may be, and the last attempt ended without a result.
+    pub(crate) fn attempts_exhausted(&self, max_attempts: u32) -> Refusal {
         let error =
             format!("the message was delivered more than {max_attempts} times without an outcome");
         self.refusal(DeadLetterReason::AttemptsExhausted, ErrorClass::Unknown, error)

@@ -16,6 +16,7 @@
 //! - [`InboxPool`], [`InboxTransaction`] and [`InboxTx`] are what a driver has to implement. They are implemented for
 //!   tokio-postgres, and with the features `sqlx` and `deadpool` for those pools.
 
+mod attempts;
 mod batch;
 mod builder;
 mod claim;

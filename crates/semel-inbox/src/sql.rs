@@ -20,6 +20,8 @@ pub(crate) struct InboxStatements {
     /// Parameters: ids, consumer, days. Returns the number of deleted rows of failed events. Not for a table without
     /// outcomes.
     pub(crate) forget_failures: String,
+    /// Parameters: id, type, consumer, day, most. Returns the number of the attempt. Not for a table without consumers.
+    pub(crate) count_attempt: String,
 }
 
 impl InboxStatements {
@@ -32,6 +34,7 @@ impl InboxStatements {
             outcomes: template.outcomes(),
             unclaim: template.delete(""),
             forget_failures: template.delete(" AND t.failed"),
+            count_attempt: template.count_attempt(),
         }
     }
 }
@@ -165,6 +168,24 @@ impl StatementTemplate {
              SELECT coalesce(json_agg(json_build_array(t.event_id::text, t.failed, t.outcome_format,
                encode(t.outcome, 'hex')))::text, '[]') AS said
              FROM {table} AS t, asked WHERE {same}"
+        )
+    }
+
+    /// Inserts the next of the rows `1#ID`, `2#ID`, ….
+    fn count_attempt(&self) -> String {
+        let Self { table, columns, same, .. } = self;
+        format!(
+            "WITH asked AS MATERIALIZED (
+               SELECT n || '#' || $1::text AS event_id, $2::text AS event_type, $3::text AS consumer,
+                 nullif($4::text, '')::date AS occurred_on, n
+               FROM generate_series(1, $5::text::int) AS n
+             ), counted AS (
+               SELECT 1 + count(*) AS attempt FROM {table} AS t, asked WHERE {same}
+             ), put AS (
+               INSERT INTO {table} ({columns})
+               SELECT {columns} FROM asked, counted WHERE n = attempt ON CONFLICT DO NOTHING
+             )
+             SELECT attempt::text AS said FROM counted"
         )
     }
 

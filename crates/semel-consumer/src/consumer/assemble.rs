@@ -48,6 +48,15 @@ pub(crate) trait Assembly: Send + 'static {
     fn assemble(self: Box<Self>, stages: &Stages<'_>) -> Result<Box<dyn MessagePipeline>>;
 }
 
+/// Where attempts are counted.
+#[derive(Clone, Copy)]
+pub(crate) enum AttemptCounter {
+    /// In the store, with each claim.
+    Engine,
+    /// By the broker, with each delivery.
+    Broker,
+}
+
 /// A handler without a transaction: the engine claims and records.
 pub(crate) struct EngineAssembly<H>(pub(crate) H);
 
@@ -65,11 +74,11 @@ impl<H: Handler> Assembly for EngineAssembly<H> {
         Ok(match builder.mode {
             Mode::RecordOutcome => {
                 let claim = ClaimLayer::new(engine.clone(), builder.on_mismatch).layer(handled);
-                stages.finish(validation, &lookup, claim)
+                stages.finish(validation, &lookup, (AttemptCounter::Engine, claim))
             }
             Mode::TrackIds => {
                 let track = TrackIdsLayer::new(engine, builder.on_mismatch).layer(handled);
-                stages.finish(validation, &lookup, track)
+                stages.finish(validation, &lookup, (AttemptCounter::Broker, track))
             }
         })
     }
@@ -101,7 +110,8 @@ where
             let breaker = stages.builder.breaker.clone();
             return Ok(Box::new(BatchPipeline { validation, handled, inbox, breaker, batch }));
         }
-        let attempts = stages.retry(TransactionLayer::new(inbox).layer(handled));
+        let attempts =
+            stages.retry(AttemptCounter::Broker, TransactionLayer::new(inbox).layer(handled));
         Ok(Box::new(ServicePipeline(validation.layer(attempts))))
     }
 }
@@ -186,6 +196,7 @@ impl Stages<'_> {
 
     pub(crate) fn retry<S>(
         &self,
+        counter: AttemptCounter,
         inner: S,
     ) -> <RetryLayer as Layer<<CircuitBreakerLayer as Layer<S>>::Service>>::Service {
         let builder = self.builder;
@@ -199,6 +210,10 @@ impl Stages<'_> {
             keeps_order,
             builder.concurrency,
         );
+        let retry = match counter {
+            AttemptCounter::Engine => retry,
+            AttemptCounter::Broker => retry.hold_unattempted(),
+        };
         retry.layer(CircuitBreakerLayer(breaker).layer(inner))
     }
 
@@ -207,7 +222,7 @@ impl Stages<'_> {
         &self,
         validation: ValidationLayer,
         lookup: &LookupLayer,
-        claim: S,
+        (counter, claim): (AttemptCounter, S),
     ) -> Box<dyn MessagePipeline>
     where
         S: Service<EventRequest, Response = Processed, Error = ProcessError>
@@ -217,7 +232,7 @@ impl Stages<'_> {
             + 'static,
         S::Future: Send + 'static,
     {
-        let attempts = self.retry(claim);
+        let attempts = self.retry(counter, claim);
         match (self.builder.on_dead_letter, &self.engine) {
             (OnDeadLetter::Park, Some(engine)) => {
                 let park = ParkLayer::new(engine.clone(), &self.scope);

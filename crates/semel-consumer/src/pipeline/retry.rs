@@ -30,6 +30,7 @@ pub struct RetryLayer {
     /// True once the consumer shuts down: an event that waits is given back to the broker.
     stopping: watch::Receiver<bool>,
     keeps_order: bool,
+    holds_unattempted: bool,
     running: Arc<Semaphore>,
 }
 
@@ -50,8 +51,16 @@ impl RetryLayer {
             breaker,
             stopping,
             keeps_order,
+            holds_unattempted: false,
             running: Arc::new(Semaphore::new(concurrency)),
         }
+    }
+
+    /// Events whose other copy runs, or whose store is down, wait here, too. For stages in which the broker's count of
+    /// deliveries limits attempts: it would count an event that is given back without one.
+    #[must_use]
+    pub fn hold_unattempted(self) -> Self {
+        Self { holds_unattempted: true, ..self }
     }
 }
 
@@ -134,7 +143,9 @@ impl RetryLayer {
         if matches!(error, ProcessError::CircuitOpen) {
             return self.is_running_after(self.breaker.ready()).await;
         }
-        if !self.keeps_order || request.event.ordering_key().is_none() {
+        let holds_key = self.keeps_order && request.event.ordering_key().is_some();
+        let is_unattempted = matches!(error, ProcessError::Busy { .. } | ProcessError::Store(_));
+        if !holds_key && !(self.holds_unattempted && is_unattempted) {
             return false;
         }
         match self.pause(error, failures) {

@@ -6,7 +6,10 @@
 use std::task::{Context, Poll};
 
 use futures_util::future::BoxFuture;
-use semel_core::{Ending, Engine, ErrorClass, Outcome, Verdict, WorkError};
+use semel_core::{
+    Ending, Engine, ErrorClass, Fingerprint, Outcome, Principal, RunError, Scope, Verdict,
+    WorkError,
+};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -73,11 +76,11 @@ impl<H: Handler> Service<EventRequest> for TrackIdsStage<H> {
                 let (key, outcome) = (request.key_hash, Some(answer.value));
                 return Ok(Processed { key, outcome, duplicate: true, attempt: answer.attempt });
             }
+            let request = match inner.max_attempts() {
+                Some(max) if request.attempt() > max => counted(&engine, request, max).await?,
+                _ => request,
+            };
             let attempt = request.attempt();
-            // A message that kills the process is never marked: only the broker's count ends its deliveries.
-            if let Some(max) = inner.max_attempts().filter(|max| attempt > *max) {
-                return Err(ProcessError::Refused(request.delivered_too_often(max)));
-            }
             let context = EventContext::tracked(request.key_hash, attempt);
             let outcome = match inner.attempt(&mut (), &request, context).await {
                 Verdict::Final(outcome) => outcome,
@@ -107,4 +110,32 @@ fn failed(error: &WorkError, ending: Ending, attempt: u32) -> ProcessError {
         retry_after: asked_delay(error.error()),
         error: error.error().to_string(),
     })
+}
+
+/// Counts an attempt in a record of its own, after the broker has delivered the message more often than it may be tried:
+/// deliveries may have been given back before the handler ran. A message that kills the process is never marked, so the
+/// count is written before the handler runs.
+async fn counted(
+    engine: &Engine,
+    request: EventRequest,
+    max: u32,
+) -> Result<EventRequest, ProcessError> {
+    let scope = request.key.scope();
+    let scope = Scope::new(
+        scope.namespace(),
+        Principal::Anonymous,
+        format!("{} attempts", scope.operation()),
+    );
+    let key = scope.key(&*request.id).map_err(ProcessError::Store)?;
+    let count =
+        |_| async { Verdict::Retry(WorkError::retry("counted").class(ErrorClass::Transient)) };
+    match engine.run_raw(key, Fingerprint::of_bytes(b"attempts"), count).await {
+        Err(RunError::Retry(retry)) if retry.attempt <= max => {
+            Ok(EventRequest { counted_attempt: Some(retry.attempt), ..request })
+        }
+        Err(RunError::Busy { retry_after }) => Err(ProcessError::Busy { retry_after }),
+        Err(RunError::Store(error)) => Err(ProcessError::Store(error)),
+        // The engine counts to the same limit.
+        Ok(_) | Err(_) => Err(ProcessError::Refused(request.attempts_exhausted(max))),
+    }
 }

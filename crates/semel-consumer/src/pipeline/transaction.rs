@@ -91,10 +91,10 @@ where
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: EventRequest) -> Self::Future {
+    fn call(&mut self, mut request: EventRequest) -> Self::Future {
         let Self { inner, inbox } = self.clone();
         Box::pin(async move {
-            let event = inner.admit(&request)?;
+            let event = inner.admit(&inbox, &mut request).await?;
             let attempted = request.clone();
             let done = inbox
                 .process(&event, async move |tx: &mut P::Tx, context: &InboxContext| {
@@ -109,22 +109,32 @@ where
 
 impl<H> ErrorHandling<H> {
     /// The event as the inbox knows it, or why it must not run.
-    fn admit(&self, request: &EventRequest) -> Result<InboxEvent, ProcessError> {
+    async fn admit<P: InboxPool>(
+        &self,
+        inbox: &PgInbox<P>,
+        request: &mut EventRequest,
+    ) -> Result<InboxEvent, ProcessError> {
         if request.event.message.given_up {
             return Err(ProcessError::Refused(request.given_up()));
         }
-        // Only the broker counts the attempts of a message that kills the process.
-        if let Some(max) = self.max_attempts().filter(|max| request.attempt() > *max) {
-            return Err(ProcessError::Refused(request.delivered_too_often(max)));
-        }
-        inbox_event(request).map_err(|error| {
+        let event = inbox_event(request).map_err(|error| {
             let refusal = request.refusal(
                 DeadLetterReason::Invalid,
                 ErrorClass::Validation,
                 error.to_string(),
             );
             ProcessError::Refused(refusal)
-        })
+        })?;
+        // The broker also counts deliveries that were given back before the handler ran. Beyond the limit, attempts are
+        // counted in the database, before the transaction: a message that kills the process leaves no other trace.
+        if let Some(max) = self.max_attempts().filter(|max| request.attempt() > *max) {
+            request.counted_attempt =
+                inbox.count_attempt(&event).await.map_err(ProcessError::Store)?;
+            if request.counted_attempt.is_none_or(|attempt| attempt > max) {
+                return Err(ProcessError::Refused(request.attempts_exhausted(max)));
+            }
+        }
+        Ok(event)
     }
 
     /// One attempt, as the inbox wants it: any error rolls back.
@@ -236,14 +246,17 @@ fn failed(error: &WorkError, request: &EventRequest) -> ProcessError {
 pub(crate) async fn process_batch<P, H>(
     inbox: PgInbox<P>,
     inner: ErrorHandling<H>,
-    requests: Vec<EventRequest>,
+    mut requests: Vec<EventRequest>,
 ) -> Vec<Result<Processed, ProcessError>>
 where
     P: InboxPool + Clone + 'static,
     P::Tx: 'static,
     H: Handler<P::Tx>,
 {
-    let admitted: Vec<_> = requests.iter().map(|request| inner.admit(request)).collect();
+    let mut admitted = Vec::with_capacity(requests.len());
+    for request in &mut requests {
+        admitted.push(inner.admit(&inbox, request).await);
+    }
     let events: Vec<_> = admitted.iter().filter_map(|event| event.as_ref().ok().cloned()).collect();
     let by_id: HashMap<Arc<str>, EventRequest> =
         requests.iter().map(|request| (request.id.clone(), request.clone())).collect();

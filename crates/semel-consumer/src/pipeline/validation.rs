@@ -155,8 +155,15 @@ impl ValidationRules {
             OnMismatch::DeadLetter | OnMismatch::Skip => event.fingerprint(),
             OnMismatch::Ignore => Fingerprint::of_bytes(b""),
         };
-        let request =
-            EventRequest { event, id: id.into(), failed_attempts: 0, key, key_hash, fingerprint };
+        let request = EventRequest {
+            event,
+            id: id.into(),
+            failed_attempts: 0,
+            counted_attempt: None,
+            key,
+            key_hash,
+            fingerprint,
+        };
         self.check(&request)?;
         Ok(request)
     }

@@ -10,7 +10,7 @@ use std::{
 
 use parking_lot::Mutex;
 use semel_consumer::{
-    Consumer, Event, EventContext, Message, OnDeadLetter, Order,
+    Consumer, Event, EventContext, Message, Mode, OnDeadLetter, Order,
     dead_letter::{DeadLetter, DeadLetterReason, DeadLetterSink},
     memory::{FaultRate, MemoryFaults, MemorySource},
     pipeline::{Backoff, BreakerPosition, CircuitBreaker},
@@ -45,6 +45,23 @@ async fn attempts_are_limited_in_all_and_the_last_failure_is_a_dead_letter() {
             (letters[0].reason, letters[0].attempts),
             (DeadLetterReason::AttemptsExhausted, 3)
         );
+    }
+}
+
+#[tokio::test]
+async fn with_tracked_ids_lost_deliveries_are_no_attempts_and_attempts_are_limited() {
+    for (fails, runs, letters) in [(false, 1, 0), (true, 3, 1)] {
+        let scene = Scene::new([message("a")]);
+        for _ in 0..10 {
+            let mut taken = semel_consumer::Source::receive(&scene.source, 1).await.unwrap();
+            taken.remove(0).nack(Duration::ZERO).await.unwrap();
+        }
+        let handler = scene.handler(move |_, _| match fails {
+            true => Err(WorkError::retry("never")),
+            false => Ok(Value::Null),
+        });
+        run(scene.builder().mode(Mode::TrackIds).max_attempts(3).handler(handler)).await;
+        assert_eq!((scene.runs(), scene.letters().len()), (runs, letters));
     }
 }
 

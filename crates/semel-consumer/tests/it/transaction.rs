@@ -169,17 +169,43 @@ async fn an_event_that_the_inbox_cannot_hold_is_a_dead_letter() {
     database.remove().await;
 }
 
-#[tokio::test]
-async fn a_message_that_was_delivered_too_often_is_a_dead_letter() {
-    let (database, runs) = (Database::new().await, Arc::default());
-    let scene = Scene::new([says("a", "ok")]);
-    // As if the process had died in three attempts.
-    for _ in 0..3 {
+/// Deliveries that end before the handler runs, as those of a process that dies.
+async fn lose_deliveries(scene: &Scene, count: u32) {
+    for _ in 0..count {
         let mut taken = semel_consumer::Source::receive(&scene.source, 1).await.unwrap();
         taken.remove(0).nack(std::time::Duration::ZERO).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn an_event_whose_deliveries_were_lost_is_still_attempted() {
+    for batch in [1, 50] {
+        let (database, runs) = (Database::new().await, Arc::default());
+        let scene = Scene::new([says("a", "ok")]);
+        lose_deliveries(&scene, 10).await;
+        let handler = handler(&database.schema, &runs);
+        let inbox = database.inbox().await;
+        let builder = scene.builder().max_attempts(3).transactional_batch(inbox, handler, batch);
+        builder.build().unwrap().run().await.unwrap();
+        assert_eq!(database.effects().await, ["a"], "batch {batch}");
+        assert_eq!(scene.letters().len(), 0);
+        database.remove().await;
+    }
+}
+
+#[tokio::test]
+async fn attempts_that_leave_no_trace_in_the_transaction_are_limited() {
+    let (database, runs) = (Database::new().await, Arc::default());
+    let scene = Scene::new([says("a", "ok")]);
+    lose_deliveries(&scene, 3).await;
+    let inbox = database.inbox().await;
+    // Each counted attempt killed its process.
+    let event = semel_inbox::InboxEvent::new("idempotency:a", "users").unwrap();
+    for attempt in 1..=3 {
+        assert_eq!(inbox.count_attempt(&event).await.unwrap(), Some(attempt));
+    }
     let handler = handler(&database.schema, &runs);
-    let builder = scene.builder().max_attempts(3).transactional(database.inbox().await, handler);
+    let builder = scene.builder().max_attempts(3).transactional(inbox, handler);
     builder.build().unwrap().run().await.unwrap();
     assert_eq!(runs.load(SeqCst), 0);
     assert_eq!(scene.letters()[0].reason, DeadLetterReason::AttemptsExhausted);

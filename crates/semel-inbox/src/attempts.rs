@@ -1,0 +1,40 @@
+//! Counts attempts at an event where nothing else does: a transaction that does not commit leaves no trace.
+//!
+//! An attempt is a row of its own, `NUMBER#ID`, of the consumer `NAME attempts`. It is written before the transaction
+//! begins, so it is there if the handler kills the process. Upkeep removes it with other old events.
+
+use semel_core::{Error, ErrorKind, Result};
+
+use crate::{InboxEvent, InboxPool, InboxVariant, PgInbox};
+
+/// The count ends here: an event has far fewer attempts.
+const MOST: u32 = 100;
+
+impl<P: InboxPool> PgInbox<P> {
+    /// Counts one more attempt at an event, and returns how many there were with it. Call it before
+    /// [`process`](Self::process), for events whose attempts nothing else counts. `None` if the table cannot count: it
+    /// is of the variant `Minimal`.
+    ///
+    /// # Errors
+    ///
+    /// When the server fails. The attempt may be counted then.
+    pub async fn count_attempt(&self, event: &InboxEvent) -> Result<Option<u32>> {
+        let settings = &self.settings;
+        if settings.variant == InboxVariant::Minimal {
+            return Ok(None);
+        }
+        let consumer = format!("{} attempts", settings.consumer);
+        let (id, day, most) = (settings.id(event)?, settings.day(event)?, MOST.to_string());
+        let parameters = [id.as_str(), event.event_type(), &consumer, day, &most];
+        let counted = self.pool.query_text(&settings.statements.count_attempt, &parameters).await;
+        let counted = match counted {
+            // No attempt at an event of this day has begun: it would have made the partition.
+            Err(error) if settings.is_partition_missing(&error) => return Ok(Some(1)),
+            counted => counted.map_err(Error::from)?,
+        };
+        let count = counted.and_then(|count| count.parse().ok());
+        let unexpected =
+            || Error::new(ErrorKind::Corrupt, "inbox: the server returned an unexpected reply");
+        count.map(Some).ok_or_else(unexpected)
+    }
+}
