@@ -9,6 +9,7 @@ use crate::flawed_layer::{FlawedTarget, HttpFlaw};
 use semel_conformance::{
     Promise,
     http::{ALL, HttpCase},
+    sources::SourcePromise,
 };
 use tokio::runtime::Runtime;
 
@@ -109,10 +110,15 @@ fn every_name_on_the_peers_page_exists() {
     let unknown = |named: &BTreeSet<_>, known: &BTreeSet<_>| {
         named.difference(known).copied().collect::<Vec<&str>>()
     };
+    let of_sources: BTreeSet<_> =
+        semel_conformance::sources::ALL.iter().map(SourcePromise::name).collect();
     let (http, store) = (named_in_peers("http:"), named_in_peers("store:"));
-    assert!(!http.is_empty() && !store.is_empty(), "the page names cases and promises");
+    let source = named_in_peers("source:");
+    let is_named = [&http, &store, &source].iter().all(|named| !named.is_empty());
+    assert!(is_named, "the page names cases and promises");
     assert_eq!(unknown(&http, &cases), [""; 0], "no such case");
     assert_eq!(unknown(&store, &promises), [""; 0], "no such promise");
+    assert_eq!(unknown(&source, &of_sources), [""; 0], "no such promise of a source");
 }
 
 #[test]

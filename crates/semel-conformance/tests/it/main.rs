@@ -3,9 +3,9 @@
 
 mod arbiter;
 mod cached;
-#[cfg(feature = "http")]
+#[cfg(all(feature = "http", feature = "sources"))]
 mod flawed_layer;
-#[cfg(feature = "http")]
+#[cfg(all(feature = "http", feature = "sources"))]
 mod http_planted_bugs;
 mod memory;
 mod planted_bugs;

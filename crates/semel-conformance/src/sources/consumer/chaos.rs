@@ -89,7 +89,7 @@ async fn start(world: &World) -> Process {
 
 async fn until_recorded(world: &World, count: usize) {
     // Each kill holds some events for a lease and a deadline; the rest goes on.
-    let patience = world.fixture.patience() + LEASE * 10;
+    let patience = world.fixture.patience() + LEASE * 4;
     let (mut deadline, mut last) = (Instant::now() + patience, 0);
     loop {
         let recorded = world.journal.recorded();

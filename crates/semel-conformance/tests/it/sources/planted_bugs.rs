@@ -55,7 +55,7 @@ const BUGS_OF_CONSUMERS: [(Bug, &str); 6] = [
 /// For promises in paused time.
 const LONG: Duration = Duration::from_secs(600);
 /// For promises in real time that have to fail.
-const SHORT: Duration = Duration::from_secs(6);
+const SHORT: Duration = Duration::from_secs(4);
 
 fn named(name: &str) -> &'static SourcePromise {
     ALL.iter()
