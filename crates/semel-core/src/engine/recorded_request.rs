@@ -1,7 +1,7 @@
 //! Reads the record of a key without claiming it: its outcome, or the request that it was made for, so that a mismatch
 //! can name the part that differs.
 
-use super::{Engine, RawAnswer, claim::claim_timed_out};
+use super::{Engine, RawAnswer, RunError, claim::claim_timed_out};
 use crate::{Fingerprint, Key, PartDigests, Record, Result, State, background, sync::Instant};
 
 /// A fingerprint and, where the caller has them, digests of the parts that it was made from.
@@ -77,25 +77,27 @@ impl Engine {
         Ok(Some(RecordedRequest { same_fingerprint, parts }))
     }
 
-    /// Reads the recorded outcome of a key, without claiming it. `None` if the key is not completed, or was completed
-    /// by a request with another fingerprint.
+    /// Reads the recorded outcome of a key, without claiming it. `None` if the key is not completed.
     ///
     /// # Errors
     ///
-    /// When the store does not reply in time, or cannot read the record.
+    /// [`RunError::Mismatch`] when it was completed by a request with another fingerprint; [`RunError::Store`] when the
+    /// store does not reply in time, or cannot read the record.
     pub async fn recorded_outcome(
         &self,
         key: &Key,
         fingerprint: &Fingerprint,
-    ) -> Result<Option<RawAnswer>> {
-        let record = self.live_record(key).await?;
-        let record = record.filter(|record| self.has_fingerprint(record, fingerprint));
-        Ok(record.and_then(|record| match (record.state, record.outcome) {
-            (State::Completed, Some(value)) => {
-                Some(RawAnswer { value, replayed: true, stored: true, attempt: record.attempts })
-            }
-            _ => None,
-        }))
+    ) -> Result<Option<RawAnswer>, RunError> {
+        let record = self.live_record(key).await.map_err(RunError::Store)?;
+        let Some(record) = record.filter(|record| record.state == State::Completed) else {
+            return Ok(None);
+        };
+        if !self.has_fingerprint(&record, fingerprint) {
+            return Err(RunError::Mismatch);
+        }
+        let answer =
+            |value| RawAnswer { value, replayed: true, stored: true, attempt: record.attempts };
+        Ok(record.outcome.map(answer))
     }
 
     async fn live_record(&self, key: &Key) -> Result<Option<Record>> {

@@ -286,7 +286,7 @@ async fn a_renewal_that_hangs_is_repeated() {
 #[tokio::test]
 async fn a_lease_granted_after_lost_replies_has_its_full_length() {
     let store = FaultyStore::default();
-    store.fail("claim", StepFault::ReplyLost, 5);
+    store.fail("claim", StepFault::ReplyLost, 7);
     let engine = engine(store, policy());
     let work = |context: Context| async move { Ok::<_, io::Error>(context.is_lease_lost()) };
     let started = std::time::Instant::now();
