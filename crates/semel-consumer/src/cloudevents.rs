@@ -154,6 +154,7 @@ fn percent_decoded(value: &str) -> String {
     while let [first, tail @ ..] = rest {
         let encoded = tail.get(..2).filter(|_| *first == b'%');
         let digits = encoded.and_then(|hex| std::str::from_utf8(hex).ok());
+        let digits = digits.filter(|hex| hex.bytes().all(|it| it.is_ascii_hexdigit()));
         match digits.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
             Some(byte) => {
                 bytes.push(byte);
@@ -214,6 +215,12 @@ impl AttributeSet {
                     "CloudEvent: attribute {name} is missing or empty"
                 )));
             }
+        }
+        // Source and id together are the id of the event, with a space between them.
+        if it.source.as_deref().is_some_and(|source| source.contains(char::is_whitespace)) {
+            return Err(Error::invalid(
+                "CloudEvent: attribute source has white space, and is no URI reference",
+            ));
         }
         Ok(EventAttributes { content_type, ..attributes })
     }

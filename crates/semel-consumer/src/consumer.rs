@@ -163,6 +163,8 @@ pub struct ConsumerBuilder {
     pub(crate) namespace: String,
     pub(crate) name: Option<String>,
     pub(crate) engine: Option<Engine>,
+    /// True if the engine is of this consumer alone, and ends with it.
+    pub(crate) owns_engine: bool,
     pub(crate) strategy: KeyStrategy,
     pub(crate) retention: Retention,
     pub(crate) allows_short_retention: bool,
@@ -175,7 +177,7 @@ pub struct ConsumerBuilder {
     pub(crate) concurrency: usize,
     pub(crate) max_in_flight: Option<usize>,
     pub(crate) mode: Mode,
-    pub(crate) order: Order,
+    pub(crate) order: Option<Order>,
     pub(crate) on_dead_letter: OnDeadLetter,
     pub(crate) on_mismatch: OnMismatch,
     pub(crate) unknown_type: UnknownType,
@@ -185,6 +187,7 @@ pub struct ConsumerBuilder {
     pub(crate) breaker: CircuitBreaker,
     pub(crate) classifier: Arc<dyn Classifier>,
     pub(crate) grace: Duration,
+    pub(crate) logs_errors: bool,
     assembly: Option<Box<dyn Assembly>>,
 }
 
@@ -195,6 +198,7 @@ impl ConsumerBuilder {
             namespace: "default".to_owned(),
             name: None,
             engine: None,
+            owns_engine: false,
             strategy: KeyStrategy::message_id(),
             retention: Retention::Auto,
             allows_short_retention: false,
@@ -207,7 +211,7 @@ impl ConsumerBuilder {
             concurrency: Consumer::CONCURRENCY,
             max_in_flight: None,
             mode: Mode::default(),
-            order: Order::default(),
+            order: None,
             on_dead_letter: OnDeadLetter::default(),
             on_mismatch: OnMismatch::default(),
             unknown_type: UnknownType::default(),
@@ -217,6 +221,7 @@ impl ConsumerBuilder {
             breaker: CircuitBreaker::default(),
             classifier: Arc::new(DefaultClassifier),
             grace: Consumer::GRACE,
+            logs_errors: false,
             assembly: None,
         }
     }
@@ -228,13 +233,13 @@ impl ConsumerBuilder {
     /// When the store refuses the engine's settings.
     pub fn store(self, store: impl Store) -> Result<Self> {
         let engine = Engine::builder().store(store).build()?;
-        Ok(self.engine(engine))
+        Ok(Self { engine: Some(engine), owns_engine: true, ..self })
     }
 
     /// An engine that exists already, with its store, hash secret and labels. Its policy is replaced by the one of
-    /// this consumer.
+    /// this consumer. It is not shut down with the consumer.
     pub fn engine(self, engine: Engine) -> Self {
-        Self { engine: Some(engine), ..self }
+        Self { engine: Some(engine), owns_engine: false, ..self }
     }
 
     /// The name space of the events' keys. Consumers of one store with different name spaces do not see each other's
@@ -311,7 +316,7 @@ impl ConsumerBuilder {
 
     /// Whether later events of an ordering key wait for one that is tried again.
     pub fn order(self, order: Order) -> Self {
-        Self { order, ..self }
+        Self { order: Some(order), ..self }
     }
 
     /// What happens to the ordering key of an event that became a dead letter.
@@ -354,6 +359,11 @@ impl ConsumerBuilder {
         Self { classifier: Arc::new(classifier), ..self }
     }
 
+    /// Logs the texts of errors. They are left out otherwise, because an error of a handler may quote the event.
+    pub fn log_errors(self) -> Self {
+        Self { logs_errors: true, ..self }
+    }
+
     /// How long a shutdown waits for running handlers. 30 s if it is not set.
     pub fn grace(self, grace: Duration) -> Self {
         Self { grace, ..self }
@@ -391,7 +401,8 @@ impl ConsumerBuilder {
     }
 
     /// Handles up to `batch` events in one transaction of `inbox`, each under a savepoint of its own. Many times faster
-    /// than a transaction for each event. Events of one ordering key are never in the same batch.
+    /// than a transaction for each event. Events of one ordering key are never in the same batch, and order is relaxed: the
+    /// broker delivers an event that is tried again later, and others of its key pass it.
     #[cfg(feature = "inbox")]
     pub fn transactional_batch<P>(
         self,
@@ -420,6 +431,7 @@ impl ConsumerBuilder {
             return Err(Error::invalid("consumer: no handler; call handler() or handle_with()"));
         };
         self.check_settings()?;
+        assembly.check(&self)?;
         let info = self.source.info();
         let mut findings = Vec::new();
         let retention = self.retention.resolve(
@@ -437,10 +449,16 @@ impl ConsumerBuilder {
         let stages = Stages {
             scope: Scope::new(&*self.namespace, Principal::Anonymous, self.consumer_name(&info)),
             engine: engine.clone(),
+            // A parked key stays parked until an operator opens it.
+            parking: match &engine {
+                Some(engine) => Some(engine.with_policy(self.policy(Policy::MAX_RETENTION))?),
+                None => None,
+            },
             dead_letters: DeadLetters {
                 sink: self.dead_letters.clone(),
                 consumer: self.consumer_name(&info).into(),
                 source: info.name.as_str().into(),
+                logs_errors: self.logs_errors,
             },
             draining: draining.subscribe(),
             metrics: metrics.clone(),
@@ -449,7 +467,7 @@ impl ConsumerBuilder {
         let pipeline = assembly.assemble(&stages)?;
         let runtime = Runtime::new(RuntimeParts {
             source: self.source.clone(),
-            engine,
+            engine: engine.filter(|_| self.owns_engine),
             breaker: self.breaker.clone(),
             metrics,
             dead_letters: stages.dead_letters.clone(),
@@ -538,6 +556,8 @@ pub(crate) struct Stages<'a> {
     pub(crate) builder: &'a ConsumerBuilder,
     pub(crate) scope: Scope,
     pub(crate) engine: Option<Engine>,
+    /// The same engine, with a policy that keeps records as long as possible.
+    pub(crate) parking: Option<Engine>,
     pub(crate) dead_letters: DeadLetters,
     pub(crate) draining: watch::Receiver<bool>,
     pub(crate) metrics: ConsumerMetrics,

@@ -71,6 +71,22 @@ impl EventRequest {
     }
 }
 
+/// What a stage that panics is reported as. The text of a panic may quote the event.
+pub(crate) const PANICKED: &str = "a stage of the pipeline panicked";
+
+impl Refusal {
+    pub(crate) fn of_panic() -> Self {
+        Self {
+            reason: DeadLetterReason::Invalid,
+            class: ErrorClass::Panic,
+            error: PANICKED.to_owned(),
+            attempts: 0,
+            key: None,
+            event_id: None,
+        }
+    }
+}
+
 /// An event that has an outcome, and the outcome is durable: acknowledge its message.
 #[derive(Clone, Debug)]
 pub struct Processed {

@@ -3,9 +3,9 @@
 //! An attempt is a row of its own, `NUMBER#ID`, of the consumer `NAME attempts`. It is written before the transaction
 //! begins, so it is there if the handler kills the process. Upkeep removes it with other old events.
 
-use semel_core::{Error, ErrorKind, Result};
+use semel_core::{Error, ErrorKind, Result, WorkError};
 
-use crate::{InboxEvent, InboxPool, InboxVariant, PgInbox};
+use crate::{InboxEvent, InboxPool, InboxVariant, PgInbox, inbox::InboxSettings, sql::array};
 
 /// The count ends here: an event has far fewer attempts.
 const MOST: u32 = 100;
@@ -37,4 +37,28 @@ impl<P: InboxPool> PgInbox<P> {
             || Error::new(ErrorKind::Corrupt, "inbox: the server returned an unexpected reply");
         count.map(Some).ok_or_else(unexpected)
     }
+
+    /// Takes back an attempt that [`count_attempt`](Self::count_attempt) has counted, because it did not begin: another
+    /// copy runs, or the server failed.
+    ///
+    /// # Errors
+    ///
+    /// When the server fails. The attempt stays counted then.
+    pub async fn discount_attempt(&self, event: &InboxEvent, attempt: u32) -> Result<()> {
+        let settings = &self.settings;
+        let id = format!("{attempt}#{}", settings.id(event)?);
+        let (ids, days) =
+            (array([id.as_str()].into_iter()), array([settings.day(event)?].into_iter()));
+        let consumer = format!("{} attempts", settings.consumer);
+        let parameters = [ids.as_str(), &consumer, &days];
+        self.pool.query_text(&settings.statements.unclaim, &parameters).await?;
+        Ok(())
+    }
+}
+
+/// True if a handler failed with a conflict between transactions. [`PgInbox::process`] repeats it then, in a new
+/// transaction.
+#[must_use]
+pub fn is_conflict(error: &WorkError) -> bool {
+    InboxSettings::is_retryable(error)
 }

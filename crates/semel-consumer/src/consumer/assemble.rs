@@ -12,9 +12,12 @@ use semel_core::{Error, Result};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::{Mode, OnDeadLetter, Order, Stages};
+use super::{ConsumerBuilder, Mode, OnDeadLetter, Order, Stages};
 #[cfg(feature = "inbox")]
-use crate::pipeline::{CircuitBreaker, ErrorHandling, TransactionLayer, process_batch};
+use tokio::sync::watch;
+
+#[cfg(feature = "inbox")]
+use crate::pipeline::{CircuitBreaker, ErrorHandling, OnMismatch, TransactionLayer, process_batch};
 use crate::{
     handler::Handler,
     message::Message,
@@ -45,6 +48,8 @@ impl fmt::Debug for dyn MessagePipeline {
 
 /// Stages around a handler whose type only the caller of the builder knows.
 pub(crate) trait Assembly: Send + 'static {
+    /// Refuses settings that would have no effect.
+    fn check(&self, builder: &ConsumerBuilder) -> Result<()>;
     fn assemble(self: Box<Self>, stages: &Stages<'_>) -> Result<Box<dyn MessagePipeline>>;
 }
 
@@ -61,6 +66,10 @@ pub(crate) enum AttemptCounter {
 pub(crate) struct EngineAssembly<H>(pub(crate) H);
 
 impl<H: Handler> Assembly for EngineAssembly<H> {
+    fn check(&self, _: &ConsumerBuilder) -> Result<()> {
+        Ok(())
+    }
+
     fn assemble(self: Box<Self>, stages: &Stages<'_>) -> Result<Box<dyn MessagePipeline>> {
         let Some(engine) = stages.engine.clone() else {
             return Err(Error::invalid("consumer: no store; call store() or engine()"));
@@ -70,7 +79,7 @@ impl<H: Handler> Assembly for EngineAssembly<H> {
         let accepting = handler.clone();
         let validation = stages.validation(move |event_type| accepting.accepts(event_type));
         let handled = stages.error_handling().layer_shared(handler);
-        let lookup = LookupLayer::new(engine.clone(), builder.breaker.clone());
+        let lookup = LookupLayer::new(engine.clone(), builder.breaker.clone(), builder.on_mismatch);
         Ok(match builder.mode {
             Mode::RecordOutcome => {
                 let claim = ClaimLayer::new(engine.clone(), builder.on_mismatch).layer(handled);
@@ -100,6 +109,21 @@ where
     P::Tx: 'static,
     H: Handler<P::Tx>,
 {
+    fn check(&self, builder: &ConsumerBuilder) -> Result<()> {
+        let refused = [
+            ("mode(TrackIds)", builder.mode == Mode::TrackIds),
+            ("on_dead_letter(Park)", builder.on_dead_letter == OnDeadLetter::Park),
+            ("on_mismatch(Skip)", builder.on_mismatch == OnMismatch::Skip),
+            ("order(Strict) with a batch", self.batch > 1 && builder.order == Some(Order::Strict)),
+        ];
+        match refused.iter().find(|(_, is_set)| *is_set) {
+            Some((setting, _)) => Err(Error::invalid(format!(
+                "consumer: {setting} has no effect with transactions; leave it out, or handle events without the inbox"
+            ))),
+            None => Ok(()),
+        }
+    }
+
     fn assemble(self: Box<Self>, stages: &Stages<'_>) -> Result<Box<dyn MessagePipeline>> {
         let Self { inbox, handler, batch } = *self;
         let handler = Arc::new(handler);
@@ -108,7 +132,15 @@ where
         let handled = stages.error_handling().layer_shared(handler);
         if batch > 1 {
             let breaker = stages.builder.breaker.clone();
-            return Ok(Box::new(BatchPipeline { validation, handled, inbox, breaker, batch }));
+            let draining = stages.draining.clone();
+            return Ok(Box::new(BatchPipeline {
+                validation,
+                handled,
+                inbox,
+                breaker,
+                draining,
+                batch,
+            }));
         }
         let attempts =
             stages.retry(AttemptCounter::Broker, TransactionLayer::new(inbox).layer(handled));
@@ -124,6 +156,8 @@ struct BatchPipeline<P, H> {
     handled: ErrorHandling<H>,
     inbox: semel_inbox::PgInbox<P>,
     breaker: CircuitBreaker,
+    /// True once the consumer shuts down.
+    draining: watch::Receiver<bool>,
     batch: usize,
 }
 
@@ -137,15 +171,17 @@ where
     fn process(&mut self, messages: Vec<Arc<Message>>) -> BoxFuture<'static, Results> {
         let (inbox, handled) = (self.inbox.clone(), self.handled.clone());
         let (breaker, rules) = (self.breaker.clone(), self.validation.0.clone());
+        let mut draining = self.draining.clone();
         Box::pin(async move {
             let validated: Vec<_> = messages.into_iter().map(|it| rules.request(it)).collect();
             let requests = validated.iter().filter_map(|it| it.as_ref().ok().cloned()).collect();
             let running = process_batch(inbox, handled, requests);
-            let mut results = breaker.guard_batch(running).await.map(Vec::into_iter);
+            let results = breaker.guard_batch(running, &mut draining).await;
+            let mut results = results.map(Vec::into_iter);
             let all = validated.into_iter().map(|it| match (it, &mut results) {
                 (Err(error), _) => Err(error),
-                (Ok(_), Some(results)) => results.next().unwrap_or(Err(ProcessError::CircuitOpen)),
-                (Ok(_), None) => Err(ProcessError::CircuitOpen),
+                (Ok(_), Some(results)) => results.next().unwrap_or(Err(ProcessError::Stopping)),
+                (Ok(_), None) => Err(ProcessError::Stopping),
             });
             all.collect()
         })
@@ -161,6 +197,7 @@ where
             handled: self.handled.clone(),
             inbox: self.inbox.clone(),
             breaker: self.breaker.clone(),
+            draining: self.draining.clone(),
             batch: self.batch,
         })
     }
@@ -200,7 +237,7 @@ impl Stages<'_> {
         inner: S,
     ) -> <RetryLayer as Layer<<CircuitBreakerLayer as Layer<S>>::Service>>::Service {
         let builder = self.builder;
-        let keeps_order = builder.order == Order::Strict;
+        let keeps_order = builder.order.unwrap_or_default() == Order::Strict;
         let breaker = builder.breaker.clone();
         let draining = self.draining.clone();
         let retry = RetryLayer::new(
@@ -232,13 +269,16 @@ impl Stages<'_> {
             + 'static,
         S::Future: Send + 'static,
     {
-        let attempts = self.retry(counter, claim);
-        match (self.builder.on_dead_letter, &self.engine) {
+        match (self.builder.on_dead_letter, &self.parking) {
             (OnDeadLetter::Park, Some(engine)) => {
+                // Inside of the retry stage: while the store is down, the event keeps its ordering key.
                 let park = ParkLayer::new(engine.clone(), &self.scope);
-                Box::new(ServicePipeline(validation.layer(park.layer(lookup.layer(attempts)))))
+                let attempts = self.retry(counter, park.layer(claim));
+                Box::new(ServicePipeline(validation.layer(lookup.layer(attempts))))
             }
-            _ => Box::new(ServicePipeline(validation.layer(lookup.layer(attempts)))),
+            _ => Box::new(ServicePipeline(
+                validation.layer(lookup.layer(self.retry(counter, claim))),
+            )),
         }
     }
 }

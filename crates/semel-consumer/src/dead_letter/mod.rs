@@ -105,6 +105,14 @@ impl DeadLetterReason {
         Self::Parked,
     ];
 
+    /// True if a claim has shown that the key is this event's.
+    pub(crate) const fn is_of_a_claim(self) -> bool {
+        match self {
+            Self::Failed | Self::AttemptsExhausted | Self::Unknown => true,
+            Self::Invalid | Self::UnknownType | Self::Mismatch | Self::Parked => false,
+        }
+    }
+
     /// The word used in headers, tables and metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

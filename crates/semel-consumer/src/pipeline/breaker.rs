@@ -40,8 +40,8 @@ struct BreakerState {
     /// Openings since it was last closed.
     openings: u32,
     open_until: Option<Instant>,
-    /// True while a message is tried in the half-open position.
-    is_probing: bool,
+    /// Until when no other message is tried in the half-open position. A handler that hangs must not stop the consumer.
+    probing_until: Option<Instant>,
 }
 
 /// The position of a circuit breaker.
@@ -95,7 +95,7 @@ impl CircuitBreaker {
                 failures: 0,
                 openings: 0,
                 open_until: None,
-                is_probing: false,
+                probing_until: None,
             }),
             changes: watch::Sender::new(0),
         }))
@@ -116,8 +116,8 @@ impl CircuitBreaker {
                 let mut state = self.0.state.lock();
                 match state.current() {
                     BreakerPosition::Closed => return,
-                    BreakerPosition::HalfOpen if !state.is_probing => return,
-                    BreakerPosition::HalfOpen => None,
+                    BreakerPosition::HalfOpen if !state.is_probing() => return,
+                    BreakerPosition::HalfOpen => state.probing_until,
                     BreakerPosition::Open => state.open_until,
                 }
             };
@@ -137,8 +137,9 @@ impl CircuitBreaker {
         let mut state = self.0.state.lock();
         let is_probe = match state.current() {
             BreakerPosition::Closed => false,
-            BreakerPosition::HalfOpen if !state.is_probing => {
-                state.is_probing = true;
+            BreakerPosition::HalfOpen if !state.is_probing() => {
+                let pause = self.0.pauses.after(state.openings);
+                state.probing_until = Some(Instant::now() + pause);
                 true
             }
             BreakerPosition::HalfOpen | BreakerPosition::Open => return None,
@@ -147,14 +148,27 @@ impl CircuitBreaker {
         Some(BreakerEntry { breaker: self.clone(), is_probe, is_counted: false })
     }
 
-    /// Runs a batch as one attempt; `None` while the breaker is open. The batch counts as a failure if one of its
-    /// events fails and none has a new outcome.
+    /// Runs a batch as one attempt, once the breaker lets it pass; `None` if the consumer shuts down before. The batch
+    /// counts as a failure if one of its events fails and none has a new outcome.
     #[cfg(feature = "inbox")]
-    pub(crate) async fn guard_batch<F>(&self, running: F) -> Option<F::Output>
+    pub(crate) async fn guard_batch<F>(
+        &self,
+        running: F,
+        stopping: &mut watch::Receiver<bool>,
+    ) -> Option<F::Output>
     where
         F: Future<Output = Vec<Result<Processed, ProcessError>>>,
     {
-        let entry = self.enter()?;
+        let entry = loop {
+            if let Some(entry) = self.enter() {
+                break entry;
+            }
+            tokio::select! {
+                biased;
+                _ = stopping.wait_for(|stopping| *stopping) => return None,
+                () = self.ready() => {}
+            }
+        };
         let results = running.await;
         let counted: Vec<_> = results.iter().map(Counted::of).collect();
         let has = |what: Counted| counted.contains(&what);
@@ -168,9 +182,9 @@ impl CircuitBreaker {
 
     fn count(&self, counted: &Counted, is_probe: bool) {
         let mut state = self.0.state.lock();
-        let before = (state.position, state.is_probing);
+        let before = (state.position, state.probing_until);
         if is_probe {
-            state.is_probing = false;
+            state.probing_until = None;
         }
         match counted {
             Counted::Nothing => {}
@@ -196,7 +210,7 @@ impl CircuitBreaker {
                 }
             }
         }
-        if (state.position, state.is_probing) == before {
+        if (state.position, state.probing_until) == before {
             return;
         }
         if state.position == BreakerPosition::Closed && before.0 != BreakerPosition::Closed {
@@ -218,9 +232,13 @@ impl BreakerState {
             && self.open_until.is_none_or(|until| until <= Instant::now())
         {
             self.position = BreakerPosition::HalfOpen;
-            self.is_probing = false;
+            self.probing_until = None;
         }
         self.position
+    }
+
+    fn is_probing(&self) -> bool {
+        self.probing_until.is_some_and(|until| until > Instant::now())
     }
 }
 

@@ -88,22 +88,52 @@ impl<H> ErrorHandling<H> {
     where
         H: Handler<Tx>,
     {
+        self.attempt_unless(tx, request, context, |_| false).await
+    }
+
+    /// Runs the handler once. An error for which `repeats` is true is no failed attempt: an inner layer repeats it.
+    pub(crate) async fn attempt_unless<Tx: Send>(
+        &self,
+        tx: &mut Tx,
+        request: &EventRequest,
+        context: EventContext,
+        repeats: fn(&WorkError) -> bool,
+    ) -> Verdict
+    where
+        H: Handler<Tx>,
+    {
         let (attempt, started) = (context.attempt(), Instant::now());
         let handling = self.handler.handle(tx, request.event.clone(), context);
         let result = AssertUnwindSafe(handling).catch_unwind().await;
         self.settings.metrics.handled(started.elapsed());
         let error = match result {
             Ok(Ok(outcome)) => return Verdict::Final(outcome),
+            Ok(Err(error)) if repeats(&error) => return Verdict::Retry(error),
             Ok(Err(error)) => error,
             // The panic's payload may quote the event, so it is not kept.
             Err(_) => WorkError::indeterminate("the handler panicked").class(ErrorClass::Panic),
         };
         let verdict = Verdict::of_error(error, &*self.settings.classifier);
+        self.settings.log_failure(request, &verdict, attempt);
         self.settings.after_failure(request, verdict, attempt).await
     }
 }
 
 impl ErrorHandlingLayer {
+    /// Logs a failure that may be repeated. A failure for good is logged with its dead letter.
+    fn log_failure(&self, request: &EventRequest, verdict: &Verdict, attempt: u32) {
+        let error = match verdict {
+            Verdict::Final(_) => return,
+            Verdict::NoEffect(error) | Verdict::Retry(error) | Verdict::Indeterminate(error) => {
+                error
+            }
+        };
+        let (key, position) = (&request.key_hash, &request.event.message.position);
+        let error = error.error().to_string();
+        let error = self.dead_letters.shown(&error);
+        tracing::warn!(%key, attempt, position, error, "attempt failed");
+    }
+
     async fn after_failure(
         &self,
         request: &EventRequest,
@@ -149,6 +179,8 @@ pub(crate) struct DeadLetters {
     pub(crate) sink: Option<Arc<dyn DeadLetterSink>>,
     pub(crate) consumer: Arc<str>,
     pub(crate) source: Arc<str>,
+    /// Whether the texts of errors are logged.
+    pub(crate) logs_errors: bool,
 }
 
 impl DeadLetters {
@@ -159,8 +191,9 @@ impl DeadLetters {
         class: Option<String>,
     ) -> DeadLetter {
         let now = SystemTime::now();
-        // Two events with one key must not replace each other's letters.
-        let key = refusal.key.filter(|_| refusal.reason != DeadLetterReason::Mismatch);
+        // Before a claim it is not known whether an earlier event had this key and another payload: two events must not
+        // replace each other's letters.
+        let key = refusal.key.filter(|_| refusal.reason.is_of_a_claim());
         DeadLetter {
             id: dead_letter_id(key.as_ref(), &self.source, message),
             key: refusal.key,
@@ -184,9 +217,13 @@ impl DeadLetters {
             self.publish_to(&**sink, letter).await?;
         }
         metrics::counter!(telemetry::name::DEAD_LETTERS, "reason" => reason.as_str()).increment(1);
-        let (class, attempts) = (&letter.class, letter.attempts);
-        tracing::error!(%id, %reason, class, attempts, position, "event is a dead letter");
+        let (class, attempts, error) = (&letter.class, letter.attempts, self.shown(&letter.error));
+        tracing::error!(%id, %reason, class, attempts, position, error, "event is a dead letter");
         Ok(())
+    }
+
+    fn shown<'a>(&self, error: &'a str) -> &'a str {
+        if self.logs_errors { error } else { "[redacted]" }
     }
 
     async fn publish_to(&self, sink: &dyn DeadLetterSink, letter: &DeadLetter) -> Result<()> {

@@ -7,11 +7,15 @@
 use std::task::{Context, Poll};
 
 use futures_util::future::{BoxFuture, Either};
-use semel_core::Engine;
+use semel_core::{Engine, Verdict, WorkError};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::breaker::{BreakerPosition, CircuitBreaker};
+use super::{
+    breaker::{BreakerPosition, CircuitBreaker},
+    claim::after_run,
+    validation::OnMismatch,
+};
 use crate::request::{EventRequest, ProcessError, Processed};
 
 /// Looks for a recorded outcome while the circuit breaker is open.
@@ -19,13 +23,14 @@ use crate::request::{EventRequest, ProcessError, Processed};
 pub struct LookupLayer {
     engine: Engine,
     breaker: CircuitBreaker,
+    on_mismatch: OnMismatch,
 }
 
 impl LookupLayer {
     /// Looks into the store of `engine`.
     #[must_use]
-    pub const fn new(engine: Engine, breaker: CircuitBreaker) -> Self {
-        Self { engine, breaker }
+    pub const fn new(engine: Engine, breaker: CircuitBreaker, on_mismatch: OnMismatch) -> Self {
+        Self { engine, breaker, on_mismatch }
     }
 }
 
@@ -63,8 +68,12 @@ where
             return Either::Left(self.inner.call(request));
         }
         let (mut inner, engine) = (self.inner.clone(), self.settings.engine.clone());
+        let on_mismatch = self.settings.on_mismatch;
         std::mem::swap(&mut inner, &mut self.inner);
         Either::Right(Box::pin(async move {
+            if given_up {
+                return unless_recorded(&engine, request, on_mismatch).await;
+            }
             match engine.recorded_outcome(&request.key, &request.fingerprint).await {
                 Ok(Some(answer)) => Ok(Processed {
                     key: request.key_hash,
@@ -72,11 +81,24 @@ where
                     duplicate: true,
                     attempt: answer.attempt,
                 }),
-                Ok(None) if given_up => Err(ProcessError::Refused(request.given_up())),
-                Err(error) if given_up => Err(ProcessError::Store(error)),
                 // The event waits in the retry stage until the breaker lets it pass.
                 Ok(None) | Err(_) => inner.call(request).await,
             }
         }))
+    }
+}
+
+/// A message that the broker has given up on is a dead letter, unless its event has an outcome or a copy of it runs. A
+/// claim that does nothing finds out.
+async fn unless_recorded(
+    engine: &Engine,
+    request: EventRequest,
+    on_mismatch: OnMismatch,
+) -> Result<Processed, ProcessError> {
+    let nothing = |_| async { Verdict::NoEffect(WorkError::no_effect("the broker has given up")) };
+    let result = engine.run_raw(request.key.clone(), request.fingerprint, nothing).await;
+    match after_run(result, on_mismatch, &request) {
+        Err(ProcessError::Retry(_)) => Err(ProcessError::Refused(request.given_up())),
+        result => result,
     }
 }

@@ -4,7 +4,10 @@
 use std::task::{Context, Poll};
 
 use futures_util::future::{BoxFuture, Either};
-use semel_core::{Engine, ErrorClass, Fingerprint, Forgetting, Key, Outcome, Scope, Verdict};
+use semel_core::{
+    Engine, Error, ErrorClass, ErrorKind, Fingerprint, Forgetting, Key, Outcome, RunError, Scope,
+    Verdict,
+};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -34,7 +37,7 @@ impl ParkLayer {
 
     async fn is_parked(&self, key: &Key) -> Result<bool, ProcessError> {
         let recorded = self.engine.recorded_outcome(key, &fingerprint()).await;
-        Ok(recorded.map_err(ProcessError::Store)?.is_some())
+        Ok(recorded.map_err(store_error)?.is_some())
     }
 
     async fn park(&self, key: Key) -> Result<(), ProcessError> {
@@ -149,18 +152,27 @@ impl ParkLayer {
     async fn refuse(&self, request: &EventRequest) -> Result<Processed, ProcessError> {
         // The event whose dead letter parked the key comes again if its acknowledgement was lost.
         let recorded = self.engine.recorded_outcome(&request.key, &request.fingerprint).await;
-        match recorded.map_err(ProcessError::Store)? {
-            Some(answer) => Ok(Processed {
+        match recorded {
+            Ok(Some(answer)) => Ok(Processed {
                 key: request.key_hash,
                 outcome: Some(answer.value),
                 duplicate: true,
                 attempt: answer.attempt,
             }),
-            None => Err(ProcessError::Refused(request.refusal(
+            Ok(None) | Err(RunError::Mismatch) => Err(ProcessError::Refused(request.refusal(
                 DeadLetterReason::Parked,
                 ErrorClass::BusinessRule,
                 "an earlier event with the same ordering key is a dead letter",
             ))),
+            Err(error) => Err(store_error(error)),
         }
+    }
+}
+
+/// A mark has one fingerprint, so the only error is the store's.
+fn store_error(error: RunError) -> ProcessError {
+    match error {
+        RunError::Store(error) => ProcessError::Store(error),
+        error => ProcessError::Store(Error::new(ErrorKind::Unavailable, error.to_string())),
     }
 }

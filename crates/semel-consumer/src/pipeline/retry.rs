@@ -145,7 +145,8 @@ impl RetryLayer {
         }
         let holds_key = self.keeps_order && request.event.ordering_key().is_some();
         let is_unattempted = matches!(error, ProcessError::Busy { .. } | ProcessError::Store(_));
-        if !holds_key && !(self.holds_unattempted && is_unattempted) {
+        let stays = holds_key || (self.holds_unattempted && is_unattempted);
+        if !stays {
             return false;
         }
         match self.pause(error, failures) {
@@ -161,7 +162,11 @@ impl RetryLayer {
                 Some(self.backoff.delay(failed.attempt).max(failed.retry_after))
             }
             ProcessError::Busy { retry_after } => Some((*retry_after).min(LONGEST_WAIT)),
-            ProcessError::Store(_) => Some(self.backoff.delay(failures).min(LONGEST_WAIT)),
+            ProcessError::Store(error) if error.kind().is_retryable() => {
+                Some(self.backoff.delay(failures).min(LONGEST_WAIT))
+            }
+            // A record that cannot be read does not become readable by waiting: its key must not wait for it.
+            ProcessError::Store(_) => None,
             ProcessError::CircuitOpen
             | ProcessError::Stopping
             | ProcessError::Refused(_)

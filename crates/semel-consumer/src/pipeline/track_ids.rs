@@ -14,6 +14,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::{
+    backoff::Backoff,
     claim::{after_run, asked_delay},
     errors::ErrorHandling,
     validation::OnMismatch,
@@ -22,6 +23,9 @@ use crate::{
     handler::{EventContext, Handler},
     request::{EventRequest, FailedAttempt, ProcessError, Processed},
 };
+
+/// How often the mark of an event is written before its handler runs again.
+const MARK_TRIES: u32 = 4;
 
 /// Remembers the ids of processed events in the engine's store, without their outcomes.
 #[derive(Clone, Debug)]
@@ -71,10 +75,10 @@ impl<H: Handler> Service<EventRequest> for TrackIdsStage<H> {
     fn call(&mut self, request: EventRequest) -> Self::Future {
         let Self { inner, settings: TrackIdsLayer { engine, on_mismatch } } = self.clone();
         Box::pin(async move {
-            let recorded = engine.recorded_outcome(&request.key, &request.fingerprint).await;
-            if let Some(answer) = recorded.map_err(ProcessError::Store)? {
-                let (key, outcome) = (request.key_hash, Some(answer.value));
-                return Ok(Processed { key, outcome, duplicate: true, attempt: answer.attempt });
+            match engine.recorded_outcome(&request.key, &request.fingerprint).await {
+                Ok(None) => {}
+                Ok(Some(answer)) => return after_run(Ok(answer), on_mismatch, &request),
+                Err(error) => return after_run(Err(error), on_mismatch, &request),
             }
             let request = match inner.max_attempts() {
                 Some(max) if request.attempt() > max => counted(&engine, request, max).await?,
@@ -94,9 +98,7 @@ impl<H: Handler> Service<EventRequest> for TrackIdsStage<H> {
                 Some(failure) => Outcome::failure(&*failure.kind, &*failure.message),
                 None => Outcome::success(""),
             };
-            let work = move |_| async move { Verdict::Final(mark) };
-            let marked = engine.run_raw(request.key.clone(), request.fingerprint, work).await;
-            let processed = after_run(marked, on_mismatch, &request)?;
+            let processed = set_mark(&engine, &request, mark, on_mismatch).await?;
             Ok(Processed { duplicate: false, attempt, ..processed })
         })
     }
@@ -110,6 +112,35 @@ fn failed(error: &WorkError, ending: Ending, attempt: u32) -> ProcessError {
         retry_after: asked_delay(error.error()),
         error: error.error().to_string(),
     })
+}
+
+/// Remembers the id after the handler has run. If that fails, the handler runs again, so it counts as an attempt.
+async fn set_mark(
+    engine: &Engine,
+    request: &EventRequest,
+    mark: Outcome,
+    on_mismatch: OnMismatch,
+) -> Result<Processed, ProcessError> {
+    let mut backoff = Backoff::SHORT;
+    let mut tries = 0;
+    loop {
+        let mark = mark.clone();
+        let work = move |_| async move { Verdict::Final(mark) };
+        let marked = engine.run_raw(request.key.clone(), request.fingerprint, work).await;
+        tries += 1;
+        match after_run(marked, on_mismatch, request) {
+            Err(error @ (ProcessError::Store(_) | ProcessError::Busy { .. }))
+                if tries == MARK_TRIES =>
+            {
+                let error = WorkError::retry(error).class(ErrorClass::Transient);
+                return Err(failed(&error, Ending::Retry, request.attempt()));
+            }
+            Err(ProcessError::Store(_) | ProcessError::Busy { .. }) => {
+                tokio::time::sleep(backoff.next_delay()).await;
+            }
+            result => return result,
+        }
+    }
 }
 
 /// Counts an attempt in a record of its own, after the broker has delivered the message more often than it may be tried:

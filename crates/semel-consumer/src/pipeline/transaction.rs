@@ -23,7 +23,7 @@ use super::{claim::asked_delay, errors::ErrorHandling};
 use crate::{
     dead_letter::{DeadLetterReason, REDRIVEN_FROM_HEADER},
     handler::{EventContext, Handler},
-    request::{EventRequest, FailedAttempt, ProcessError, Processed},
+    request::{EventRequest, FailedAttempt, ProcessError, Processed, Refusal},
 };
 
 /// When a copy comes again whose event is being handled in another transaction.
@@ -94,44 +94,47 @@ where
     fn call(&mut self, mut request: EventRequest) -> Self::Future {
         let Self { inner, inbox } = self.clone();
         Box::pin(async move {
-            let event = inner.admit(&inbox, &mut request).await?;
+            let event = match inner.admit(&inbox, &mut request).await {
+                Ok(event) => event,
+                Err(result) => return result,
+            };
             let attempted = request.clone();
             let done = inbox
                 .process(&event, async move |tx: &mut P::Tx, context: &InboxContext| {
                     inner.in_transaction(tx, attempted.clone(), context.clone()).await
                 })
                 .await;
-            let reopened = reopened(&inbox, &event, &done, &request).await?;
-            if reopened { Err(REOPENED) } else { after_process(done, &request) }
+            after_attempt(&inbox, &event, done, &request).await
         })
     }
 }
 
 impl<H> ErrorHandling<H> {
-    /// The event as the inbox knows it, or why it must not run.
+    /// The event as the inbox knows it or, if it must not run, its result.
     async fn admit<P: InboxPool>(
         &self,
         inbox: &PgInbox<P>,
         request: &mut EventRequest,
-    ) -> Result<InboxEvent, ProcessError> {
-        if request.event.message.given_up {
-            return Err(ProcessError::Refused(request.given_up()));
-        }
+    ) -> Result<InboxEvent, Result<Processed, ProcessError>> {
         let event = inbox_event(request).map_err(|error| {
             let refusal = request.refusal(
                 DeadLetterReason::Invalid,
                 ErrorClass::Validation,
                 error.to_string(),
             );
-            ProcessError::Refused(refusal)
+            Err(ProcessError::Refused(refusal))
         })?;
+        if request.event.message.given_up {
+            return Err(unless_recorded(inbox, &event, request, request.given_up()).await);
+        }
         // The broker also counts deliveries that were given back before the handler ran. Beyond the limit, attempts are
         // counted in the database, before the transaction: a message that kills the process leaves no other trace.
         if let Some(max) = self.max_attempts().filter(|max| request.attempt() > *max) {
-            request.counted_attempt =
-                inbox.count_attempt(&event).await.map_err(ProcessError::Store)?;
+            let counted = inbox.count_attempt(&event).await;
+            request.counted_attempt = counted.map_err(|error| Err(ProcessError::Store(error)))?;
             if request.counted_attempt.is_none_or(|attempt| attempt > max) {
-                return Err(ProcessError::Refused(request.attempts_exhausted(max)));
+                let refusal = request.attempts_exhausted(max);
+                return Err(unless_recorded(inbox, &event, request, refusal).await);
             }
         }
         Ok(event)
@@ -148,7 +151,7 @@ impl<H> ErrorHandling<H> {
         H: Handler<Tx>,
     {
         let context = EventContext::in_transaction(context, request.attempt());
-        match self.attempt(tx, &request, context).await {
+        match self.attempt_unless(tx, &request, context, is_conflict).await {
             Verdict::Final(outcome) => match outcome.as_failure() {
                 Some(failure) => Err(WorkError::failure(&*failure.kind, &*failure.message)),
                 None => Ok(as_json(&outcome)),
@@ -158,6 +161,42 @@ impl<H> ErrorHandling<H> {
             }
         }
     }
+}
+
+/// Refuses an event, unless it has an outcome or a copy of it runs. A claim that is rolled back finds out.
+async fn unless_recorded<P: InboxPool>(
+    inbox: &PgInbox<P>,
+    event: &InboxEvent,
+    request: &EventRequest,
+    refusal: Refusal,
+) -> Result<Processed, ProcessError> {
+    let nothing = async |_: &mut P::Tx, _: &InboxContext| -> Result<Box<RawValue>, WorkError> {
+        Err(WorkError::no_effect("the event is refused"))
+    };
+    match after_process(inbox.process(event, nothing).await, request) {
+        Err(ProcessError::Retry(_)) => Err(ProcessError::Refused(refusal)),
+        result => result,
+    }
+}
+
+/// What the result of an attempt means. An attempt that did not begin is not counted.
+async fn after_attempt<P: InboxPool>(
+    inbox: &PgInbox<P>,
+    event: &InboxEvent,
+    done: Result<Done<Box<RawValue>>, InboxError>,
+    request: &EventRequest,
+) -> Result<Processed, ProcessError> {
+    if reopened(inbox, event, &done, request).await? {
+        return Err(REOPENED);
+    }
+    let result = after_process(done, request);
+    if let (Some(attempt), Err(ProcessError::Busy { .. } | ProcessError::Store(_))) =
+        (request.counted_attempt, &result)
+        && let Err(error) = inbox.discount_attempt(event, attempt).await
+    {
+        tracing::debug!("an attempt that did not begin stays counted: {error}");
+    }
+    result
 }
 
 /// The event of a dead letter that an operator published again has its recorded failure deleted, so that it runs.
@@ -174,6 +213,11 @@ async fn reopened<P: InboxPool>(
         return Ok(false);
     }
     inbox.forget_failure(event).await.map_err(ProcessError::Store)
+}
+
+/// The inbox repeats the handler after a conflict: that is no attempt, and never the last one.
+fn is_conflict(error: &WorkError) -> bool {
+    semel_inbox::is_conflict(error)
 }
 
 fn inbox_event(request: &EventRequest) -> Result<InboxEvent> {
@@ -258,14 +302,19 @@ where
         admitted.push(inner.admit(&inbox, request).await);
     }
     let events: Vec<_> = admitted.iter().filter_map(|event| event.as_ref().ok().cloned()).collect();
-    let by_id: HashMap<Arc<str>, EventRequest> =
-        requests.iter().map(|request| (request.id.clone(), request.clone())).collect();
-    let by_id = Arc::new(by_id);
+    let mut by_event = HashMap::new();
+    for (event, request) in admitted.iter().zip(&requests) {
+        if let Ok(event) = event {
+            // Of two copies in a batch, the inbox runs the first.
+            by_event.entry(event.clone()).or_insert_with(|| request.clone());
+        }
+    }
+    let by_event = Arc::new(by_event);
     let done = inbox
         .process_each(
             &events,
             async move |tx: &mut P::Tx, event: &InboxEvent, context: &InboxContext| {
-                let request = by_id.get(event.id()).cloned();
+                let request = by_event.get(event).cloned();
                 let request = request.ok_or_else(|| WorkError::retry("the batch lost an event"))?;
                 inner.in_transaction(tx, request, context.clone()).await
             },
@@ -282,14 +331,10 @@ where
     let mut results = Vec::with_capacity(requests.len());
     for (event, request) in admitted.into_iter().zip(&requests) {
         results.push(match event {
-            Err(error) => Err(error),
+            Err(result) => result,
             Ok(event) => match done.next() {
                 None => Err(ProcessError::Busy { retry_after: BUSY }),
-                Some(done) => match reopened(&inbox, &event, &done, request).await {
-                    Ok(true) => Err(REOPENED),
-                    Ok(false) => after_process(done, request),
-                    Err(error) => Err(error),
-                },
+                Some(done) => after_attempt(&inbox, &event, done, request).await,
             },
         });
     }

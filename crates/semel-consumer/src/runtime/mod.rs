@@ -43,7 +43,7 @@ use crate::{
     event::Event,
     message::Message,
     pipeline::{Backoff, BreakerPosition, CircuitBreaker, DeadLetters},
-    request::{ProcessError, Processed},
+    request::{PANICKED, ProcessError, Processed, Refusal},
     source::{Delivery, Source},
     telemetry::{ConsumerMetrics, Settled},
 };
@@ -215,11 +215,16 @@ impl Runtime {
     async fn work(self: Arc<Self>, mut pipeline: Box<dyn MessagePipeline>) {
         while let Some(queued) = self.queue.next_batch(self.batch).await {
             let messages = queued.iter().map(|it| it.delivery.message.clone()).collect();
-            let processing = AssertUnwindSafe(pipeline.process(messages)).catch_unwind();
-            let results = processing.await.unwrap_or_else(|_panic| {
-                let panicked =
-                    Error::new(ErrorKind::Unavailable, "a stage of the pipeline panicked");
-                queued.iter().map(|_| Err(ProcessError::Store(panicked.clone()))).collect()
+            // A key strategy and a router are called before the first await.
+            let processing = async { pipeline.process(messages).await };
+            let results = AssertUnwindSafe(processing).catch_unwind().await;
+            let results = results.unwrap_or_else(|_panic| {
+                let panicked = || match queued.len() {
+                    1 => ProcessError::Refused(Refusal::of_panic()),
+                    // Any of them may have been the cause.
+                    _ => ProcessError::Store(Error::new(ErrorKind::Unavailable, PANICKED)),
+                };
+                queued.iter().map(|_| Err(panicked())).collect()
             });
             let mut settling =
                 queued.into_iter().zip(results).map(|(it, result)| self.finish(it, result));
@@ -235,7 +240,10 @@ impl Runtime {
     /// Settles a delivery. Its place in the queue is free then.
     async fn finish(&self, queued: QueuedDelivery, result: Result<Processed, ProcessError>) {
         let QueuedDelivery { delivery, ordering_key, deadline } = queued;
-        self.settle(delivery, result).await;
+        let settling = AssertUnwindSafe(self.settle(delivery, result));
+        if settling.catch_unwind().await.is_err() {
+            tracing::error!("settling a message panicked; it comes again after its deadline");
+        }
         if let Some(number) = deadline {
             self.deadlines.remove(number);
         }

@@ -23,10 +23,11 @@ pub(crate) struct DeliveryQueue {
     state: Mutex<QueueState>,
     /// One permit for each delivery in `ready`.
     ready: Semaphore,
+    /// A delivery was settled, or few are ready.
     settled: Notify,
     capacity: usize,
-    /// Messages are requested for at least so many free places. One request for each settled message would cost more
-    /// than the message.
+    /// While so many deliveries are ready, messages are requested only for so many free places: one request for each
+    /// settled message would cost more than the message.
     refill: usize,
 }
 
@@ -46,7 +47,7 @@ impl DeliveryQueue {
             ready: Semaphore::new(0),
             settled: Notify::new(),
             capacity,
-            // Half of what may wait: no handler is ever without a delivery because of it.
+            // Half of what may wait.
             refill: (capacity.saturating_sub(concurrency) / 2).max(1),
         }
     }
@@ -55,12 +56,15 @@ impl DeliveryQueue {
         self.state.lock().in_flight
     }
 
-    /// Waits until there are enough free places for a request, and returns how many there are.
+    /// Waits until a request is worth while, and returns how many places are free.
     pub(crate) async fn free(&self) -> usize {
         loop {
             let settled = self.settled.notified();
-            let free = self.capacity.saturating_sub(self.in_flight());
-            if free >= self.refill {
+            let (free, ready) = {
+                let state = self.state.lock();
+                (self.capacity.saturating_sub(state.in_flight), state.ready.len())
+            };
+            if free >= self.refill || (free > 0 && ready < self.refill) {
                 return free;
             }
             settled.await;
@@ -99,7 +103,13 @@ impl DeliveryQueue {
         let count = 1 + more.count();
         let mut state = self.state.lock();
         let count = count.min(state.ready.len());
-        Some(state.ready.drain(..count).collect())
+        let taken = state.ready.drain(..count).collect();
+        let is_low = state.ready.len() < self.refill;
+        drop(state);
+        if is_low {
+            self.settled.notify_one();
+        }
+        Some(taken)
     }
 
     /// Waits until all deliveries are settled.

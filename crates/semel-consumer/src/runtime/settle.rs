@@ -2,15 +2,21 @@
 
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
-use semel_core::{Error, Outcome, Result};
+use semel_core::{Error, ErrorClass, Outcome, Result};
 
 use super::Runtime;
 use crate::{
+    dead_letter::{DeadLetterReason, REDRIVEN_FROM_HEADER},
+    identity::EVENT_ID_HEADER,
     message::Message,
     request::{ProcessError, Processed, Refusal},
     source::Delivery,
     telemetry::Settled,
 };
+
+fn is_redriven(message: &Message) -> bool {
+    message.header(REDRIVEN_FROM_HEADER).is_some()
+}
 
 /// The least and the longest delay of a message whose other copy runs.
 const BUSY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
@@ -53,6 +59,18 @@ impl Runtime {
             return (Settled::Retry, delivery.nack(self.delay(1)).await);
         }
         match processed.outcome.as_ref().and_then(|outcome| outcome.as_failure()) {
+            // The copy of a dead letter whose event is still recorded as failed. The letter may be gone.
+            Some(failure) if processed.duplicate && is_redriven(&delivery.message) => {
+                let refusal = Refusal {
+                    reason: DeadLetterReason::Failed,
+                    class: ErrorClass::BusinessRule,
+                    error: failure.to_string(),
+                    attempts: processed.attempt,
+                    key: Some(processed.key),
+                    event_id: delivery.message.header(EVENT_ID_HEADER).map(str::to_owned),
+                };
+                self.dead_letter(delivery, &refusal).await
+            }
             _ if processed.duplicate => (Settled::Duplicate, delivery.ack().await),
             Some(failure) => (Settled::Failed, delivery.reject(&failure.kind).await),
             None => (Settled::Completed, delivery.ack().await),
@@ -73,7 +91,7 @@ impl Runtime {
                 let (class, attempt) = (failed.class, failed.attempt);
                 let delay = self.delay(attempt).max(failed.retry_after);
                 let position = &delivery.message.position;
-                tracing::warn!(%class, attempt, position, "attempt failed, the event is tried again in {delay:?}");
+                tracing::debug!(%class, attempt, position, "the event is tried again in {delay:?}");
                 (Settled::Retry, delivery.nack(delay).await)
             }
             ProcessError::Busy { retry_after } => {

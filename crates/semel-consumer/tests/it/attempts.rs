@@ -15,7 +15,9 @@ use semel_consumer::{
     memory::{FaultRate, MemoryFaults, MemorySource},
     pipeline::{Backoff, BreakerPosition, CircuitBreaker},
 };
-use semel_core::{Error, ErrorKind, MemoryStore, OnLostOwner, Result, WorkError};
+use semel_core::{
+    Engine, Error, ErrorKind, KeyStrategy, MemoryStore, OnLostOwner, Result, WorkError,
+};
 use serde_json::Value;
 
 use crate::fixture::{SHORT, Scene, message, run};
@@ -348,4 +350,50 @@ async fn a_shutdown_lets_handlers_finish_and_gives_the_rest_back() {
     let report = running.await.unwrap().unwrap();
     assert_eq!((report.returned, report.cut_off), (4, 0));
     assert_eq!(source.open(), 4, "two were acknowledged");
+}
+
+#[tokio::test]
+async fn a_stage_that_panics_costs_one_message_and_no_worker() {
+    let scene = Scene::new((0..20).map(|n| message(&format!("m{n}"))));
+    let strategy = KeyStrategy::custom(|source| {
+        let id = source.message_id.unwrap_or_default();
+        assert!(id != "m3", "a bug in a key strategy");
+        Some(id.to_owned())
+    });
+    run(scene.builder().key(strategy).concurrency(1).max_in_flight(1).handler(scene.succeeds()))
+        .await;
+    assert_eq!((scene.runs(), scene.acks(), scene.letters().len()), (19, 19, 1));
+}
+
+#[tokio::test]
+async fn an_engine_that_others_use_is_not_shut_down() {
+    let engine = Engine::builder().store(MemoryStore::new()).build().unwrap();
+    let scene = Scene::new([message("a")]);
+    run(scene.builder().engine(engine.clone()).handler(scene.succeeds())).await;
+    scene.source.publish(message("b"));
+    run(scene.builder().engine(engine).handler(scene.succeeds())).await;
+    assert_eq!(scene.runs(), 2);
+}
+
+#[tokio::test]
+async fn a_probe_that_hangs_does_not_stop_the_consumer() {
+    let pause = Duration::from_millis(50);
+    let breaker = CircuitBreaker::new(1, Backoff { first: pause, max: pause });
+    let scene = Scene::new(["fails", "hangs", "a", "b"].map(message));
+    let handler = |event: Event<Value>, context: EventContext| async move {
+        match event.message.message_id.as_deref() {
+            Some("fails") if context.attempt() == 1 => Err(WorkError::retry("down")),
+            Some("hangs") => std::future::pending().await,
+            _ => Ok(Value::Null),
+        }
+    };
+    let builder = scene.builder().concurrency(4).grace(Duration::ZERO).circuit_breaker(breaker);
+    let consumer = builder.handler(handler).build().unwrap();
+    let control = consumer.control();
+    let running = tokio::spawn(consumer.run());
+    while scene.acks() < 3 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    control.stop();
+    assert_eq!(running.await.unwrap().unwrap().cut_off, 1);
 }

@@ -1,8 +1,8 @@
 //! Which messages are events, which are copies of one event, and what happens to the others.
 
 use semel_consumer::{
-    Message, Mode, Router,
-    dead_letter::DeadLetterReason,
+    Message, Mode, OnDeadLetter, Router,
+    dead_letter::{DeadLetterQueue, DeadLetterReason, REDRIVEN_FROM_HEADER},
     handler_fn,
     pipeline::{OnMismatch, UnknownType},
 };
@@ -72,9 +72,16 @@ async fn another_payload_under_the_same_id_follows_the_policy() {
     for (policy, runs, letters) in
         [(OnMismatch::DeadLetter, 1, 1), (OnMismatch::Skip, 1, 0), (OnMismatch::Ignore, 1, 0)]
     {
-        let scene = Scene::new([message("a"), other()]);
-        run(scene.builder().on_mismatch(policy).concurrency(1).handler(scene.succeeds())).await;
-        assert_eq!((scene.runs(), scene.letters().len()), (runs, letters), "{policy:?}");
+        for mode in [Mode::RecordOutcome, Mode::TrackIds] {
+            let scene = Scene::new([message("a"), other()]);
+            let builder = scene.builder().mode(mode).on_mismatch(policy).concurrency(1);
+            run(builder.handler(scene.succeeds())).await;
+            assert_eq!(
+                (scene.runs(), scene.letters().len()),
+                (runs, letters),
+                "{policy:?} {mode:?}"
+            );
+        }
     }
 }
 
@@ -87,6 +94,31 @@ async fn a_mismatch_does_not_replace_the_dead_letter_of_the_event_that_failed() 
     let mut reasons: Vec<_> = scene.letters().iter().map(|it| it.reason.as_str()).collect();
     reasons.sort_unstable();
     assert_eq!(reasons, ["failed", "mismatch"]);
+}
+
+#[tokio::test]
+async fn an_event_that_is_refused_before_its_claim_does_not_replace_another_letter() {
+    let keyed = |message: Message| message.with_ordering_key("k");
+    let other = Message::new("orders", r#"{"cents":1}"#).with_id("a");
+    let scene = Scene::new([keyed(message("a")), keyed(other)]);
+    let fails = scene.handler(|_, _| Err(WorkError::failure("no_stock", "sold out")));
+    run(scene.builder().on_dead_letter(OnDeadLetter::Park).handler(fails)).await;
+    let mut reasons: Vec<_> = scene.letters().iter().map(|it| it.reason.as_str()).collect();
+    reasons.sort_unstable();
+    assert_eq!(reasons, ["failed", "parked"]);
+}
+
+#[tokio::test]
+async fn a_redriven_copy_of_an_event_that_is_still_recorded_as_failed_is_a_dead_letter_again() {
+    let scene = Scene::new([message("a")]);
+    let fails = || scene.handler(|_, _| Err(WorkError::failure("no_stock", "sold out")));
+    run(scene.builder().handler(fails())).await;
+    let id = scene.letters()[0].id.clone();
+    DeadLetterQueue::remove(&scene.dead_letters, &scene.letters()[0]).await.unwrap();
+    // Redriven with the store of another consumer.
+    scene.source.publish(message("a").with_header(REDRIVEN_FROM_HEADER, id.clone()));
+    run(scene.builder().handler(fails())).await;
+    assert_eq!((scene.runs(), scene.letters()[0].id.as_str()), (1, id.as_str()));
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::sync::{
 
 use deadpool_postgres::{Manager, Pool};
 use semel_consumer::{
-    Event, EventContext, Handler, Message,
+    Event, EventContext, Handler, Message, Mode, OnDeadLetter, Order,
     dead_letter::{DeadLetterReason, REDRIVEN_FROM_HEADER},
     transaction_fn,
 };
@@ -209,5 +209,73 @@ async fn attempts_that_leave_no_trace_in_the_transaction_are_limited() {
     builder.build().unwrap().run().await.unwrap();
     assert_eq!(runs.load(SeqCst), 0);
     assert_eq!(scene.letters()[0].reason, DeadLetterReason::AttemptsExhausted);
+    database.remove().await;
+}
+
+#[tokio::test]
+async fn a_conflict_between_transactions_is_no_failed_attempt() {
+    let database = Database::new().await;
+    let tries: Arc<AtomicU32> = Arc::default();
+    let counted = tries.clone();
+    let handler = transaction_fn(move |tx: &mut DeadpoolTx, _: Event<Value>, _: EventContext| {
+        let tries = counted.clone();
+        Box::pin(async move {
+            if tries.fetch_add(1, SeqCst) == 0 {
+                let conflict =
+                    "DO $$ BEGIN RAISE EXCEPTION 'conflict' USING ERRCODE = '40001'; END $$";
+                tx.batch_execute(conflict).await?;
+            }
+            Ok::<_, WorkError>(())
+        })
+    });
+    let scene = Scene::new([says("a", "ok")]);
+    let builder = scene.builder().max_attempts(1).transactional(database.inbox().await, handler);
+    builder.build().unwrap().run().await.unwrap();
+    assert_eq!((tries.load(SeqCst), scene.letters().len(), scene.acks()), (2, 0, 1));
+    database.remove().await;
+}
+
+#[tokio::test]
+async fn a_success_whose_acknowledgement_was_lost_often_is_no_dead_letter() {
+    for batch in [1, 50] {
+        let (database, runs) = (Database::new().await, Arc::default());
+        let scene = Scene::new([says("a", "ok")]);
+        let run = async || {
+            let handler = handler(&database.schema, &runs);
+            let inbox = database.inbox().await;
+            let builder =
+                scene.builder().max_attempts(1).transactional_batch(inbox, handler, batch);
+            builder.build().unwrap().run().await.unwrap();
+        };
+        run().await;
+        scene.source.publish(says("a", "ok"));
+        lose_deliveries(&scene, 5).await;
+        run().await;
+        scene.source.publish(Message { given_up: true, ..says("a", "ok") });
+        run().await;
+        assert_eq!(
+            (runs.load(SeqCst), scene.letters().len(), scene.acks()),
+            (1, 0, 3),
+            "batch {batch}"
+        );
+        database.remove().await;
+    }
+}
+
+#[tokio::test]
+async fn settings_without_an_effect_in_transactions_are_refused() {
+    let (database, runs) = (Database::new().await, Arc::default());
+    let scene = Scene::new([]);
+    let inbox = database.inbox().await;
+    let handler = || handler(&database.schema, &runs);
+    let refused = [
+        scene.builder().mode(Mode::TrackIds).transactional(inbox.clone(), handler()),
+        scene.builder().on_dead_letter(OnDeadLetter::Park).transactional(inbox.clone(), handler()),
+        scene.builder().order(Order::Strict).transactional_batch(inbox.clone(), handler(), 10),
+    ];
+    for builder in refused {
+        let error = builder.build().unwrap_err().to_string();
+        assert!(error.contains("no effect with transactions"), "{error}");
+    }
     database.remove().await;
 }

@@ -44,6 +44,10 @@ pub enum RedriveRefusal {
     Changed,
     /// Its ordering key is being parked.
     BeingParked,
+    /// Its id is that of another event, which is recorded.
+    OtherEvent,
+    /// The store has no record of it, although it was attempted.
+    NotRecorded,
 }
 
 impl fmt::Display for RedriveError {
@@ -105,6 +109,14 @@ impl fmt::Display for RedriveRefusal {
             Self::Changed => {
                 f.write_str("the letter of this event, or its record, has changed meanwhile; look at it and try again")
             }
+            Self::NotRecorded => f.write_str(
+                "this store has no record of the event; name the store of its consumer, or, if the record has expired, or \
+                 the handler writes in a transaction, redrive it without a record",
+            ),
+            Self::OtherEvent => f.write_str(
+                "another event with its id is recorded, and a copy of this one would be refused again; publish it under \
+                 an id of its own, and remove the letter",
+            ),
             Self::BeingParked => {
                 f.write_str("the consumer is parking the ordering key of this event; redrive it again in a moment")
             }

@@ -66,6 +66,7 @@ pub struct Redrive {
     publisher: Arc<dyn MessagePublisher>,
     /// Other places with records. They decide before the store of the engine.
     records: Vec<Arc<dyn EventRecords>>,
+    allows_no_record: bool,
 }
 
 /// What a redrive did.
@@ -90,7 +91,16 @@ impl Redrive {
         letters: Arc<dyn DeadLetterQueue>,
         publisher: Arc<dyn MessagePublisher>,
     ) -> Self {
-        Self { engine, namespace: namespace.into(), letters, publisher, records: Vec::new() }
+        let (namespace, records) = (namespace.into(), Vec::new());
+        Self { engine, namespace, letters, publisher, records, allows_no_record: false }
+    }
+
+    /// Also redrives letters whose event was attempted and is not recorded, neither in the store nor in the other places.
+    /// Otherwise that is an error: the store is probably not the consumer's, and in the consumer's the copy would be a
+    /// duplicate. The record of an event is missing after its retention, and after an earlier redrive that broke off.
+    #[must_use]
+    pub fn without_record(self, allows_no_record: bool) -> Self {
+        Self { allows_no_record, ..self }
     }
 
     /// Adds another place in which events are recorded. Without the inbox of a consumer whose handler writes in a
@@ -148,10 +158,17 @@ impl Redrive {
         letter: &DeadLetter,
         reason: &str,
     ) -> Result<ReopenedKey, RedriveError> {
+        let mut is_recorded = false;
         for records in &self.records {
-            records.reopen(letter, reason).await?;
+            is_recorded |= records.reopen(letter, reason).await? != ReopenedKey::NoRecord;
         }
-        self.engine.reopen(letter, reason).await
+        let reopened = self.engine.reopen(letter, reason).await?;
+        is_recorded |= reopened != ReopenedKey::NoRecord;
+        let was_attempted = letter.key.is_some() && letter.reason.is_of_a_claim();
+        match was_attempted && !is_recorded && !self.allows_no_record {
+            true => Err(RedriveRefusal::NotRecorded.into()),
+            false => Ok(reopened),
+        }
     }
 
     /// True if the ordering key of the event was parked.

@@ -9,7 +9,7 @@ use semel_core::{
 };
 
 use super::{RedriveError, RedriveRefusal};
-use crate::dead_letter::DeadLetter;
+use crate::dead_letter::{DeadLetter, DeadLetterReason};
 
 /// Where the outcomes of a consumer's events are recorded: the store of an engine or, for handlers that write in a
 /// transaction, an inbox.
@@ -48,6 +48,9 @@ impl EventRecords for Engine {
         let Some(sighting) = sighting.filter(|it| !it.record.is_expired(it.at)) else {
             return Ok(ReopenedKey::NoRecord);
         };
+        if letter.reason == DeadLetterReason::Mismatch {
+            return Err(RedriveRefusal::OtherEvent.into());
+        }
         match change_for(&sighting)? {
             Change::None => Ok(ReopenedKey::Unchanged),
             Change::Forget => {

@@ -155,7 +155,8 @@ async fn the_letter_of_a_copy_that_fails_at_once_stays() {
         super::fixture::NAMESPACE,
         letters,
         Arc::new(consumer),
-    );
+    )
+    .without_record(true);
     let redriven = fixture.redrive().await.unwrap();
     assert!(!redriven.removed);
     let kept =

@@ -145,7 +145,8 @@ impl Fixture {
         let store = MemoryStore::builder().clock(clock.clone()).build().unwrap();
         let engine = Engine::builder().store(store).policy(policy).build().unwrap();
         let (letters, publisher) = (Arc::<TestLetters>::default(), Arc::<TestPublisher>::default());
-        let redrive = Redrive::new(engine.clone(), NAMESPACE, letters.clone(), publisher.clone());
+        let redrive = Redrive::new(engine.clone(), NAMESPACE, letters.clone(), publisher.clone())
+            .without_record(true);
         let letter = letter_of(&engine, &message());
         letters.publish(&letter).await.unwrap();
         Self { clock, engine, letters, publisher, redrive, letter }

@@ -67,6 +67,15 @@ async fn an_event_whose_record_has_expired_runs_again() {
 }
 
 #[tokio::test]
+async fn with_the_store_of_another_consumer_nothing_is_published() {
+    let mut fixture = Fixture::new().await;
+    fixture.redrive = fixture.redrive.clone().without_record(false);
+    assert_eq!(fixture.refusal().await, RedriveRefusal::NotRecorded);
+    fixture.fail().await;
+    assert_eq!(fixture.redrive().await.unwrap().key, ReopenedKey::Forgotten);
+}
+
+#[tokio::test]
 async fn a_message_without_a_key_is_published_again() {
     let fixture = Fixture::new().await;
     let letter =
