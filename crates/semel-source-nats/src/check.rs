@@ -14,6 +14,9 @@ use crate::{
 /// Below this, a deadline may end before it can be extended.
 const SHORT_ACK_WAIT: Duration = Duration::from_secs(1);
 
+/// A lease that is longer than so many deadlines delays what a worker that died has left.
+const LONG_LEASE: u32 = 4;
+
 /// Refuses a consumer that cannot be pulled from.
 pub(crate) fn refuse_unfit(consumer: &ConsumerConfig, name: &str) -> Result<()> {
     if consumer.deliver_subject.is_some() {
@@ -44,6 +47,7 @@ pub(crate) fn findings(
         Some(ack_policy(settings, consumer)),
         Some(max_deliver(settings, stream, consumer, plan)),
         Some(max_ack_pending(settings, consumer, plan)),
+        long_lease(settings, consumer, plan),
         Some(deadline(settings, consumer)),
         filters(settings, consumer),
         kept(settings, consumer),
@@ -180,6 +184,27 @@ fn deadline(settings: &SourceSettings, consumer: &ConsumerConfig) -> Finding {
     ))
 }
 
+/// A message of a worker that died comes again after its deadline, and cannot run before the lease is over.
+fn long_lease(
+    settings: &SourceSettings,
+    consumer: &ConsumerConfig,
+    plan: &ConsumerPlan,
+) -> Option<Finding> {
+    let longest = consumer.backoff.iter().copied().max().unwrap_or(consumer.ack_wait);
+    let (deadline, lease) = (Duration::from_nanos(longest), plan.lease);
+    if lease <= deadline.saturating_mul(LONG_LEASE) {
+        return None;
+    }
+    let longer = edit(settings, &format!("--wait={}s", lease.as_secs().max(1)));
+    Some(Finding::warning(
+        format!(
+            "a message of a worker that died comes again after {deadline:?} (ack_wait) and then waits for its lease, \
+             {lease:?}"
+        ),
+        format!("make the lease shorter, or ack_wait longer: {longer}"),
+    ))
+}
+
 fn filters(settings: &SourceSettings, consumer: &ConsumerConfig) -> Option<Finding> {
     let asked = sorted(settings.filter_subjects.iter());
     if asked.is_empty() {
@@ -305,6 +330,24 @@ mod tests {
         let limited = ConsumerConfig { max_deliver: 100, ..fit() };
         let found = max_deliver(&settings, &StreamConfig::default(), &limited, &plan(None));
         assert_eq!(found.level, Level::Bad);
+    }
+
+    #[test]
+    fn a_lease_that_is_much_longer_than_the_deadline_is_reported() {
+        let settings = NatsSourceBuilder::new("nats://h/S/c").settings().unwrap();
+        let found = |ack_wait: u64, backoff: &[u64]| {
+            let consumer = ConsumerConfig {
+                ack_wait: ack_wait * SECOND,
+                backoff: backoff.iter().map(|seconds| seconds * SECOND).collect(),
+                ..fit()
+            };
+            long_lease(&settings, &consumer, &plan(Some(5)))
+        };
+        assert_eq!((found(8, &[]), found(1, &[1, 8])), (None, None), "the lease is 30 s");
+        let found = found(7, &[]).unwrap();
+        assert_eq!(found.level, Level::Warning);
+        assert!(found.what.contains("after 7s") && found.what.contains("lease, 30s"), "{found:?}");
+        assert!(found.fix.unwrap().contains("--wait=30s"));
     }
 
     #[test]

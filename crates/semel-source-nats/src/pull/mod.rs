@@ -20,7 +20,7 @@ use self::status::{Status, status_of};
 use crate::{
     connection::{connects, is_connected},
     error,
-    jetstream::{ConsumerConfig, JetStream, PullRequest},
+    jetstream::{CALL_TIMEOUT, ConsumerConfig, JetStream, PullRequest},
 };
 
 /// How long a request waits for the first message.
@@ -74,7 +74,9 @@ struct Inbox {
 impl Inbox {
     async fn open(client: &Client) -> Result<Self> {
         let (subject, connects) = (client.new_inbox(), connects(client));
-        let subscriber = client.subscribe(subject.clone()).await;
+        // The driver takes nothing while it waits for a server that hangs.
+        let subscriber = timeout(CALL_TIMEOUT, client.subscribe(subject.clone())).await;
+        let subscriber = subscriber.map_err(|_| error::timed_out())?;
         let subscriber = subscriber.map_err(|error| error::connection_lost().with_source(error))?;
         Ok(Self { subject, subscriber, connects })
     }
@@ -214,7 +216,8 @@ impl Puller {
         };
         let body = serde_json::to_vec(&request).map_err(|_| error::unexpected_reply())?;
         let subject = self.jetstream.next_message_subject(&self.stream, &self.consumer);
-        let sent = self.jetstream.client.publish_with_reply(subject, reply, body.into()).await;
+        let sending = self.jetstream.client.publish_with_reply(subject, reply, body.into());
+        let sent = timeout(CALL_TIMEOUT, sending).await.map_err(|_| error::timed_out())?;
         sent.map_err(error::not_published)?;
         // No await after the publish: a dropped future either sent nothing or leaves the request here.
         self.wait_for_one = false;

@@ -9,8 +9,9 @@ use semel_source_nats::{NatsSource, NatsSourceBuilder};
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
-/// Long enough for a busy machine. Nothing waits this long if it works.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// Long enough for a busy machine, and for a deadline: a server that hung may have sent a message to a request that was
+/// abandoned, and it comes again after its deadline.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 /// The deadline of most consumers: it ends in no test that does not wait for it.
 const LONG: Duration = Duration::from_secs(60);
 
