@@ -124,7 +124,7 @@ fn ended(result: anyhow::Result<()>) -> ExitCode {
 }
 
 fn check(matches: &ArgMatches) -> ExitCode {
-    match settings::summary(matches) {
+    match settings::summary(matches, semel_worker::open::check_urls) {
         Ok(summary) => print(&summary),
         Err(bad) => refuse(&bad),
     }

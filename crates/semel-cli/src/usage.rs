@@ -87,7 +87,9 @@ pub(crate) const LETTERS_REDRIVE: &str = "\
 First repair what made the event fail. The message is published again with the id of its event, and the worker processes
 it as if it were new. A redrive is refused if a success is recorded, while the event runs, and if it is not known whether
 it took effect. The store, its namespace and its hash secret must be those of the worker. A folder can be opened by one
-process at a time: end the worker that uses it first.
+process at a time: end the worker that uses it first. On another store the copy would count as a duplicate in the
+worker's own, and be lost: a letter of an event that was attempted, but has no record in this store, is refused. If the
+store is the right one, and the record has only expired, add --without-record.
 
 Examples:
   semel dead-letters redrive ID --reason 'price list repaired, INC-7'
@@ -96,7 +98,8 @@ Examples:
 Exit codes: 0 all redriven, 1 not found, refused or failed, 2 bad usage or bad settings";
 
 pub(crate) const LETTERS_DISCARD: &str = "\
-The message is removed and NOT processed.
+The message is removed and NOT processed: for what must not run, such as a test, a duplicate, or a letter with the reason
+mismatch, whose payload is another one than that of the event that ran under this id. The reason is logged on stderr.
 
 Example:
   semel dead-letters discard ID --reason 'test order, INC-7'
@@ -104,6 +107,9 @@ Example:
 Exit codes: 0 removed, 1 not found or failed, 2 bad usage or bad settings";
 
 pub(crate) const CHECK: &str = "\
+A file with the section [worker] is checked for `semel worker`, too, and for it alone if nothing of a gateway is set. The
+flags are those of the gateway.
+
 Examples:
   semel config check
   semel config check --config /etc/semel.toml --listen 0.0.0.0:8080

@@ -46,7 +46,9 @@ fn with_settings(builder: ConsumerBuilder, config: &WorkerConfig) -> ConsumerBui
         .on_mismatch(config.on_mismatch)
         .unknown_type(config.unknown_type)
         .max_bytes(config.max_body)
-        .grace(config.shutdown_grace);
+        .grace(config.shutdown_grace)
+        // The texts are the worker's own: they quote no event.
+        .log_errors();
     let builder = if config.check_json { builder.check_json() } else { builder };
     let builder = match &config.name {
         Some(name) => builder.name(name),

@@ -8,7 +8,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use anyhow::{Result, anyhow};
 use semel::Redacted;
-use semel_consumer::dead_letter::{DeadLetterQueue, FileDeadLetters, MessagePublisher};
+use semel_consumer::dead_letter::{DeadLetter, DeadLetterQueue, FileDeadLetters, MessagePublisher};
 use semel_service::settings::{DeadLetterTarget, WorkerConfig};
 #[cfg(feature = "nats")]
 use semel_source_nats::{NatsDeadLetters, NatsPublisher, NatsSource};
@@ -19,10 +19,10 @@ const SOURCE: &str = "--source";
 const DEAD_LETTER: &str = "--dead-letter";
 const TO: &str = "--to";
 
-/// Whether a table of dead letters may be created.
+/// Whether a table or a stream of dead letters may be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tables {
-    /// It is created if it does not exist.
+    /// It is created if it does not exist; a stream only if its URL says so.
     Create,
     /// It has to exist.
     Existing,
@@ -110,10 +110,7 @@ pub async fn dead_letters(
             Scheme::File => open_folder(text).await,
             Scheme::Postgres => postgres::open(text, tables).await,
             #[cfg(feature = "nats")]
-            Scheme::Nats => match NatsDeadLetters::connect(text).await {
-                Ok(opened) => Ok(Arc::new(opened)),
-                Err(error) => Err(error.into()),
-            },
+            Scheme::Nats => open_stream(text, tables).await,
             #[cfg(not(feature = "nats"))]
             Scheme::Nats => return Err(not_built(DEAD_LETTER)),
         };
@@ -140,6 +137,40 @@ pub async fn publisher(url: &Redacted<String>) -> Result<Arc<dyn MessagePublishe
 
 async fn open_folder(url: &str) -> Result<Arc<dyn DeadLetterQueue>> {
     Ok(Arc::new(FileDeadLetters::open(folder(url)?).await?))
+}
+
+#[cfg(feature = "nats")]
+async fn open_stream(url: &str, tables: Tables) -> Result<Arc<dyn DeadLetterQueue>> {
+    let letters = NatsDeadLetters::builder(url);
+    let letters = match tables {
+        Tables::Create => letters,
+        Tables::Existing => letters.create(false),
+    };
+    Ok(Arc::new(letters.connect().await?))
+}
+
+/// Removes a letter without publishing its message, and logs the reason as a redrive does. False if the letter has
+/// changed meanwhile.
+///
+/// # Errors
+///
+/// When the letter may still be there.
+pub async fn discard(
+    letters: &dyn DeadLetterQueue,
+    letter: &DeadLetter,
+    reason: &str,
+) -> Result<bool> {
+    let removed = letters.remove(letter).await?;
+    if removed {
+        // The target of every change that an operator makes to dead letters.
+        tracing::info!(
+            target: "semel_consumer::dead_letter::redrive",
+            id = letter.id,
+            reason,
+            "dead letter discarded"
+        );
+    }
+    Ok(removed)
 }
 
 /// The folder that a URL names. The URL of a store has the same rules.

@@ -135,10 +135,16 @@ fn finish(config: &WorkerConfig, report: ConsumerReport) -> Result<()> {
     let ConsumerReport { returned, cut_off } = report;
     ensure!(
         cut_off == 0,
-        "not everything ended within {:?} (shutdown_grace): {cut_off} events were cut off; their messages come again \
-         after their leases",
+        "not everything ended within {:?} (shutdown_grace): events that were cut off: {cut_off}; their messages \
+         come again after their leases",
         config.shutdown_grace
     );
-    info!("all events ended; {returned} messages that were not begun are back in the broker");
+    match returned {
+        0 => info!("all events ended"),
+        1 => info!("all events ended; 1 message that was not begun is back in the broker"),
+        _ => info!(
+            "all events ended; {returned} messages that were not begun are back in the broker"
+        ),
+    }
     Ok(())
 }

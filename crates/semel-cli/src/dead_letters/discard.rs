@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::Args;
 use semel_service::settings::{DeadLetterFlags, DeadLettersConfig};
+use semel_worker::open;
 use serde_json::json;
 
 use super::{checked_reason, find, open_letters};
@@ -15,7 +16,7 @@ pub(crate) struct DiscardCommand {
     /// The id of the dead letter
     #[arg(value_name = "ID")]
     id: String,
-    /// Why
+    /// Why, for the log on stderr
     #[arg(long, value_name = "TEXT")]
     reason: String,
     /// Write JSON
@@ -30,7 +31,7 @@ impl DiscardCommand {
         let reason = checked_reason(&self.reason)?;
         let letters = open_letters(&config).await?;
         let letter = find(&*letters, &self.id).await?;
-        if !letters.remove(&letter).await? {
+        if !open::discard(&*letters, &letter, reason).await? {
             bail!("the dead letter has changed meanwhile; nothing was removed");
         }
         let (id, reason) = (&letter.id, show::plain(reason));

@@ -68,7 +68,8 @@ async fn run_with(
     exit_code(work(config).await)
 }
 
-/// Opens the dead letters. A table is not created: an empty one would hide that the URL names the wrong one.
+/// Opens the dead letters. Neither a table nor a stream is created: an empty one would hide that the URL names the
+/// wrong one.
 async fn open_letters(config: &DeadLettersConfig) -> Result<Arc<dyn DeadLetterQueue>> {
     if let Ok(folder) = open::folder(config.dead_letters.expose())
         && !folder.is_dir()

@@ -7,7 +7,9 @@ use std::{
 
 use anyhow::{Result, bail};
 use clap::{ArgGroup, Args};
-use semel_consumer::dead_letter::{DeadLetterQueue, Redrive, RedriveError, Redriven, ReopenedKey};
+use semel_consumer::dead_letter::{
+    DeadLetterQueue, Redrive, RedriveError, RedriveRefusal, Redriven, ReopenedKey,
+};
 use semel_service::settings::{DeadLetterFlags, DeadLettersConfig, GatewayConfig};
 use semel_worker::open;
 use serde_json::{Value, json};
@@ -27,6 +29,10 @@ pub(crate) struct RedriveCommand {
     /// All dead letters that are there now
     #[arg(long)]
     all: bool,
+    /// Also those of events that were attempted and have no record in the store, such as after the retention. First
+    /// make sure that --store and --namespace are those of the worker
+    #[arg(long)]
+    without_record: bool,
     /// Why, for the log on stderr
     #[arg(long, value_name = "TEXT")]
     reason: String,
@@ -55,6 +61,7 @@ impl RedriveCommand {
         let publisher = open::publisher(to).await?;
         let ids = self.ids(&*letters).await?;
         let redrive = Redrive::new(engine, namespace, letters, publisher);
+        let redrive = redrive.without_record(self.without_record);
         self.redrive_each(&redrive, &ids, reason).await
     }
 
@@ -80,7 +87,7 @@ impl RedriveCommand {
             let mut code = crate::print(&self.shown(id, &result));
             if let Err(error) = &result {
                 failed += 1;
-                crate::complain(format_args!("error: {id}: {error}"));
+                crate::complain(format_args!("error: {id}: {error}{}", flags_of(error)));
                 if is_server_down(error) {
                     code = ExitCode::FAILURE;
                 }
@@ -119,6 +126,16 @@ fn namespace(config: &DeadLettersConfig) -> Result<String> {
                 .to_owned()
         )),
         None => Ok(GatewayConfig::NAMESPACE.to_owned()),
+    }
+}
+
+/// The flags that the fix of an error is about.
+const fn flags_of(error: &RedriveError) -> &'static str {
+    match error {
+        RedriveError::Refused(RedriveRefusal::NotRecorded) => {
+            " (--store, --namespace, --without-record)"
+        }
+        _ => "",
     }
 }
 

@@ -211,7 +211,7 @@ fn no_key(error: &Error, event: &Event) -> String {
     match event.event_id() {
         Some(_) => error.to_string(),
         None => "the message has no id; set CloudEvents id and source, the header IdempotencyKey or event_id, the \
-                 broker's message id, or event_id in a JSON body; or choose another key strategy"
+                 broker's message id, or event_id in a JSON body"
             .to_owned(),
     }
 }

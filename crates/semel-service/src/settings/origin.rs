@@ -52,6 +52,11 @@ impl SettingOrigins {
         self.0.get(path).cloned().unwrap_or_default()
     }
 
+    /// All paths that are set, with their origins.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &SettingOrigin)> {
+        self.0.iter().map(|(path, origin)| (path.as_str(), origin))
+    }
+
     /// The origin of the first of `paths` that is set.
     pub(super) fn first(&self, paths: &[String]) -> SettingOrigin {
         paths.iter().find_map(|path| self.0.get(path).cloned()).unwrap_or_default()

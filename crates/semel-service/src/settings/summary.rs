@@ -5,23 +5,55 @@ use std::io::{self, Write};
 use clap::ArgMatches;
 
 use super::{
-    BadSettings, GatewayConfig, LoadedSettings, PrincipalSource, UpstreamConfig,
+    BadSettings, GatewayConfig, LoadedSettings, PrincipalSource, SettingOrigin, SettingProblem,
+    UpstreamConfig, WorkerConfig,
     raw::RouteFields,
     read_all,
     value::{DurationValue, ListenAddress, SizeValue, named},
+    worker::{has_gateway, worker_beside},
 };
 
-/// The summary that is printed when nothing is wrong.
+/// The summary that is printed when nothing is wrong. A file with the section `[worker]` may be of a worker alone, and
+/// `check_worker` then returns what is wrong with its URLs.
 ///
 /// # Errors
 ///
 /// Everything that is wrong with the settings.
-pub fn summary(matches: &ArgMatches) -> Result<String, BadSettings> {
+pub fn summary(
+    matches: &ArgMatches,
+    check_worker: impl FnOnce(&WorkerConfig) -> Vec<String>,
+) -> Result<String, BadSettings> {
     let gathered = read_all(matches)?;
-    let config = gathered.config()?;
+    let worker = worker_beside(&gathered);
+    let gateway = (worker.is_none() || has_gateway(&gathered)).then(|| gathered.config());
+    let mut problems = Vec::new();
+    let gateway = gateway.and_then(|it| it.map_err(|bad| problems.extend(bad.0)).ok());
+    let worker = worker.and_then(|it| it.map_err(|bad| problems.extend(bad.0)).ok());
+    let in_urls = worker.as_ref().map(check_worker).into_iter().flatten();
+    problems.extend(in_urls.map(|what| SettingProblem::new(SettingOrigin::Default, what)));
+    BadSettings::unless_empty(problems, ())?;
     let mut text = Vec::new();
-    write(&mut text, &gathered, &config).expect("memory takes every byte");
-    Ok(String::from_utf8_lossy(&text).into_owned())
+    if let Some(config) = &gateway {
+        write(&mut text, &gathered, config).expect("memory takes every byte");
+    }
+    let mut text = String::from_utf8_lossy(&text).into_owned();
+    if let Some(worker) = &worker {
+        text.push_str(&worker_text(worker, &gathered, gateway.is_some()));
+    }
+    Ok(text)
+}
+
+fn worker_text(worker: &WorkerConfig, gathered: &LoadedSettings, is_beside: bool) -> String {
+    let mut text = String::new();
+    if let (Some(file), false) = (&gathered.file, is_beside) {
+        text.push_str(&format!("ok: {}\n", file.display()));
+        // Beside a gateway, its variables would be unknown ones.
+        worker.warnings.iter().for_each(|it| text.push_str(&format!("warning: {it}\n")));
+    }
+    let handler = worker.handler.as_ref().map_or_else(String::new, ToString::to_string);
+    let store = worker.store.as_ref().map_or_else(String::new, ToString::to_string);
+    let namespace = &worker.namespace;
+    text + &format!("worker: ok; events go to {handler}, store {store}, namespace {namespace}\n")
 }
 
 fn write(

@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt::Write};
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Uri,
-    header::{CONTENT_TYPE, USER_AGENT},
+    header::{CONTENT_LENGTH, CONTENT_TYPE, USER_AGENT},
 };
 use http_body_util::Full;
 use semel::{ErrorClass, WorkError, http::header::IDEMPOTENCY_KEY};
@@ -45,6 +45,8 @@ impl EventPost {
         *request.uri_mut() = self.uri.clone();
         let headers = request.headers_mut();
         headers.insert(USER_AGENT, AGENT);
+        // hyper leaves it out for an empty body, and some servers wait for it, or answer with 411.
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(event.data.len()));
         headers.insert(ATTEMPT, HeaderValue::from(context.attempt()));
         headers.insert(TOKEN, HeaderValue::from(context.token()));
         headers.insert(IDEMPOTENCY_KEY, encoded(context.downstream_key().as_ref()));

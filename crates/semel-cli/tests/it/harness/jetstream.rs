@@ -77,7 +77,16 @@ impl JetStream {
 
     /// Waits until every message is acknowledged.
     pub(crate) async fn until_settled(&self) {
-        super::until("all messages are acknowledged", async || self.open().await == 0).await;
+        // A consumer may learn later than the stream about a message, and counts it as pending only then.
+        let stream = self.api(&format!("STREAM.INFO.{}", self.stream), json!({})).await;
+        let last = stream["state"]["last_seq"].as_u64();
+        super::until("all messages are acknowledged", async || {
+            let info = self.api(&format!("CONSUMER.INFO.{}.c", self.stream), json!({})).await;
+            info["delivered"]["stream_seq"].as_u64() >= last
+                && info["num_pending"] == 0
+                && info["num_ack_pending"] == 0
+        })
+        .await;
     }
 
     async fn api(&self, api: &str, body: Value) -> Value {

@@ -207,3 +207,22 @@ fn seal_keys_may_be_set_in_a_variable() {
     let bad = folder.bad(&[], &[("SEMEL_SEAL_KEYS", "a = c2VjcmV0")]);
     assert!(bad.contains("SEMEL_SEAL_KEYS: seal keys, line 1") && !bad.contains("c2Vj"), "{bad}");
 }
+
+#[test]
+fn the_file_of_a_worker_alone_needs_no_setting_of_a_gateway() {
+    let worker = "[worker]\nhandler = 'http://a/b'\ndead_letter = 'file:d'\n";
+    let folder = SettingsFolder::with_file(worker);
+    let source = [("SEMEL_SOURCE", "nats://a/S/c")];
+    let text = folder.good(&[], &source);
+    assert!(text.starts_with("ok: semel.toml\nworker: ok; events go to http://a/b"), "{text}");
+    assert!(!text.contains("warning"), "{text}");
+    let text = folder.bad(&[], &[]);
+    assert!(text.contains("no source") && !text.contains("principal"), "{text}");
+    let text = folder.bad(&[], &[("SEMEL_SOURCE", "nats://a/only-a-stream")]);
+    assert!(text.contains("--source") && text.contains("/STREAM/CONSUMER"), "{text}");
+    let text = folder.bad(&["--listen", "127.0.0.1:1"], &source);
+    assert!(text.contains("no principal"), "{text}");
+    let both = [("SEMEL_UPSTREAM", "http://u:1"), ("SEMEL_PRINCIPAL", "anonymous"), source[0]];
+    let text = folder.good(&[], &both);
+    assert!(text.contains("listen") && text.contains("worker: ok"), "{text}");
+}

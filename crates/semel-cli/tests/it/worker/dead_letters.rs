@@ -94,6 +94,7 @@ async fn an_event_that_has_succeeded_is_not_redriven() {
     assert!(ended.stdout.contains("\"redriven\":false"), "{ended:?}");
     let ended = setup.dead_letters(&["discard", id, "--reason", "left over"]).await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stderr.contains("dead letter discarded"), "the log: {}", ended.stderr);
     assert!(setup.letter_files().is_empty());
     worker.stop().await;
     assert_eq!(handler.count(), 2);
@@ -121,11 +122,38 @@ async fn a_wrong_command_is_reported_with_the_fix() {
         setup.dead_letters(words).await.assert_stderr(&[code], &[said]);
     }
     let none = setup.clone().without("--dead-letter").dead_letters(&["list"]).await;
-    none.assert_stderr(&[2], &["--dead-letter file:"]);
+    none.assert_stderr(&[2], &["name those of the worker", "--dead-letter file:"]);
+    let absent = format!("{}/{}-DEAD?create=true", stream.server(), stream.stream);
+    for _ in 0..2 {
+        let absent = setup.clone().flag("--dead-letter", &absent).dead_letters(&["list"]).await;
+        absent.assert_stderr(&[1], &["there is no stream", "(--dead-letter)"]);
+    }
+    let wrong = setup.clone().flag("--source", "kafka://a");
+    let wrong = wrong.dead_letters(&["redrive", "x", "--reason", "y"]).await;
+    wrong.assert_stderr(&[2], &["--to", "brokers"]);
+    assert!(!wrong.stderr.contains("sources"), "{}", wrong.stderr);
     let dropped = setup.clone().flag("--dead-letter", "drop").dead_letters(&["list"]).await;
     dropped.assert_stderr(&[2], &["no copy is kept"]);
     let nowhere = setup.without("--source").dead_letters(&["redrive", "x", "--reason", "y"]).await;
     nowhere.assert_stderr(&[2], &["--to nats://"]);
+}
+
+/// In the store of the worker, its copy would count as a duplicate.
+#[tokio::test]
+async fn a_letter_is_not_redriven_with_another_store_than_the_workers() {
+    let (stream, (handler, _)) = (JetStream::new().await, broken().await);
+    let setup = shared(&stream, &handler);
+    let worker = setup.start().await;
+    stream.publish("order-1").await;
+    stream.until_settled().await;
+    worker.stop().await;
+    let store = format!("{}/semel-worker-tests?prefix=other-{}", stream.server(), stream.stream);
+    let other = setup.clone().flag("--store", &store);
+    let all = ["redrive", "--all", "--reason", "repaired"];
+    other.dead_letters(&all).await.assert_stderr(&[1], &["no record", "--without-record"]);
+    assert_eq!((setup.letter_files().len(), handler.count()), (1, 1));
+    let all = [&all[..], &["--without-record"]].concat();
+    assert_eq!(other.dead_letters(&all).await.code, Some(0));
 }
 
 /// The same with letters in a stream, and with letters in a table.

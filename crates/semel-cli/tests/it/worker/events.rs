@@ -30,6 +30,18 @@ async fn an_event_is_posted_with_its_attributes_and_a_key() {
 }
 
 #[tokio::test]
+async fn an_event_without_data_is_posted_with_its_length() {
+    let (stream, handler) = (JetStream::new().await, TestUpstream::counting().await);
+    // A chart that leaves the list of types empty.
+    let setup = WorkerSetup::new(&stream, &handler).variable("SEMEL_TYPES", "");
+    let worker = setup.start().await;
+    stream.publish_with(&[("event_id", "1"), ("event_type", "ping")], "").await;
+    stream.until_settled().await;
+    assert_eq!(handler.only().all("content-length"), ["0"]);
+    worker.stop().await;
+}
+
+#[tokio::test]
 async fn a_duplicate_is_acknowledged_and_not_run() {
     let (stream, handler) = (JetStream::new().await, TestUpstream::counting().await);
     let worker = WorkerSetup::new(&stream, &handler).start().await;

@@ -23,7 +23,11 @@ async fn all_missing_settings_are_named_at_once() {
 #[tokio::test]
 async fn a_wrong_setting_is_named_with_its_place_and_the_fix() {
     for (flag, value, words) in [
-        ("--source", "kafka://a:1/t", &["--source", "no known scheme", "nats:"][..]),
+        (
+            "--source",
+            "kafka://a:1/t",
+            &["--source", "no known scheme", "nats://HOST:PORT/STREAM/CONSUMER"][..],
+        ),
         ("--source", "nast://a/b/c", &["--source", "did you mean nats:?"]),
         ("--source", "nats://u:canary@a/only", &["--source", "/STREAM/CONSUMER"]),
         ("--handler", "https://a", &["--handler", "TLS", "not in this release"]),
@@ -36,9 +40,14 @@ async fn a_wrong_setting_is_named_with_its_place_and_the_fix() {
         ("--retention", "soon", &["--retention", "auto"]),
         ("--retention", "0s", &["--retention"]),
         ("--concurrency", "0", &["--concurrency", "from 1"]),
+        ("--concurrency", "65537", &["--concurrency", "from 1 to 65536"]),
+        ("--max-body", "0", &["--max-body: is 0", "at least 1"]),
+        ("--type", "a,,b", &["--type: has an empty type"]),
+        ("--permanent-status", "400,", &["--permanent-status", "is empty", "422"]),
         ("--max-attempts", "none", &["--max-attempts"]),
         ("--permanent-status", "200", &["--permanent-status", "400 to 599"]),
         ("--handler-timeout", "0s", &["--handler-timeout", "1ms"]),
+        ("--handler-timeout", "30d", &["--handler-timeout: is 30d", "to 6d"]),
         ("--order", "some", &["--order", "strict", "relaxed"]),
         ("--mode", "observe", &["--mode", "record", "track-ids"]),
         ("--on-mismatch", "x", &["--on-mismatch", "dead-letter", "skip", "ignore"]),
@@ -50,6 +59,17 @@ async fn a_wrong_setting_is_named_with_its_place_and_the_fix() {
         let ended = offline().flag(flag, value).run().await;
         ended.assert_stderr(&[2], words);
         assert!(!ended.stderr.contains("canary"), "{flag}: {}", ended.stderr);
+    }
+}
+
+#[tokio::test]
+async fn dead_letters_in_the_folder_of_the_store_are_refused() {
+    for folder in ["file:semel-data", "file:semel-data/dead", "file:."] {
+        let ended = offline().without("--store").flag("--dead-letter", folder).run().await;
+        ended.assert_stderr(
+            &[2],
+            &["--dead-letter: its folder", "semel-data; name a folder beside"],
+        );
     }
 }
 

@@ -284,7 +284,7 @@ fn a_summary_says_what_is_in_force_and_where_from() {
         .unwrap();
     let file = file.to_str().unwrap();
     let arguments = ["--config", file, "--admin-token=0123456789abcdef", "--wait=1s"];
-    let summary = summary(&matches(&arguments)).unwrap();
+    let summary = summary(&matches(&arguments), |_| Vec::new()).unwrap();
     let words: Vec<Vec<_>> =
         summary.lines().map(|line| line.split_whitespace().collect()).collect();
     let lease = format!("{file}:3:1");

@@ -84,7 +84,12 @@ fn settings_out_of_bounds_are_named_as_they_are_written() {
         ("lease = '1ms'", "semel.toml:5:1: worker.lease: is 1ms; it must be from 20ms"),
         ("retention = '0s'", "worker.retention: is 0s"),
         ("handler_timeout = '0s'", "worker.handler_timeout: is zero"),
-        ("handler_timeout = '30d'", "worker.handler_timeout: is"),
+        ("handler_timeout = '30d'", "worker.handler_timeout: is 30d; it must be from 1ms to 6d"),
+        ("concurrency = 65537", "worker.concurrency: is 65537; it must be from 1 to 65536"),
+        ("max_in_flight = 131073", "worker.max_in_flight: is 131073; it must be from 1 to 131072"),
+        ("max_body = 0", "worker.max_body: is 0; every message"),
+        ("types = ['a', ' ']", "worker.types: has an empty type; remove it"),
+        ("permanent_status = ['']", "worker.permanent_status: is empty; write a status"),
         ("max_in_flight = 2", "worker.max_in_flight: is 2, less than concurrency, which is 64"),
         ("permanent_status = [200]", "worker.permanent_status: not a status from 400 to 599"),
         ("order = 'stric'", "did you mean `strict`?"),
@@ -106,6 +111,70 @@ fn a_flag_overrides_the_file() {
         config.permanent_statuses.iter().map(|it| it.as_u16()).collect::<Vec<_>>(),
         [404, 422]
     );
+}
+
+#[test]
+fn parts_of_a_list_are_trimmed_and_not_empty() {
+    let flags = ["--type", " a, b ", "--permanent-status", "404, 422"];
+    let config = load_text(LEAST, &flags).unwrap();
+    assert_eq!(
+        (&*config.types, config.permanent_statuses.len()),
+        (&["a", "b"].map(str::to_owned)[..], 2)
+    );
+    for bad in ["", "a,", "a,,b"] {
+        let problems = load_text(LEAST, &["--type", bad]).unwrap_err();
+        assert!(problems[0].starts_with("--type: has an empty type"), "{bad:?}: {problems:?}");
+    }
+}
+
+#[test]
+fn dead_letters_are_not_in_the_folder_of_the_store_or_around_it() {
+    let with = |letters: &str, flags: &[&str]| {
+        load_text(&LEAST.replace("file:d'", &format!("{letters}'")), flags)
+    };
+    for (letters, how) in [
+        ("file:semel-data", "semel-data is the folder of the store, semel-data; name a folder"),
+        ("file:./x/../semel-data/", "is the folder"),
+        ("file:semel-data/dead", "is inside of the folder"),
+        ("file:.", "is around the folder"),
+    ] {
+        let problems = with(letters, &[]).unwrap_err();
+        assert!(problems.len() == 1 && problems[0].contains(how), "{letters}: {problems:?}");
+    }
+    let store = format!("file://{}/data", std::env::current_dir().unwrap().display());
+    assert!(with("file:data", &["--store", &store]).is_err());
+    for (letters, store) in
+        [("file:data", "memory:"), ("file:data", "file:data2"), ("drop", "file:d")]
+    {
+        with(letters, &["--store", store]).unwrap();
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_to_the_folder_of_the_store_is_that_folder() {
+    let folder = TempDir::new().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::create_dir(at("data")).unwrap();
+    std::os::unix::fs::symlink(at("data"), at("link")).unwrap();
+    let url = |name: &str| format!("file:{}", at(name).display());
+    let flags = ["--store", &url("data"), "--dead-letter", &url("link/dead")];
+    assert!(load_text(LEAST, &flags).unwrap_err()[0].starts_with("--dead-letter: its folder"));
+}
+
+#[test]
+fn the_demo_takes_no_setting_that_changes_its_story() {
+    let load = |flags: &[&str]| {
+        let command = WorkerFlags::augment_args(Command::new("semel")).no_binary_name(true);
+        load_worker(&command.try_get_matches_from([&["--demo"], flags].concat()).unwrap())
+    };
+    for flag in
+        ["--max-attempts=1", "--on-lost-owner=hold", "--type=a", "--max-body=1", "--retention=1s"]
+    {
+        let bad = load(&[flag]).unwrap_err().to_string();
+        assert!(bad.contains("the demo brings its own"), "{flag}: {bad}");
+    }
+    load(&["--name", "billing", "--concurrency", "1"]).unwrap();
 }
 
 #[test]

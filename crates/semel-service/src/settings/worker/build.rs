@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use http::StatusCode;
 use semel::{Policy, Redacted};
-use semel_consumer::{Consumer, pipeline::ValidationLayer};
 
 use super::{
     config::{DeadLetterTarget, DeadLettersConfig, WorkerConfig},
@@ -13,17 +12,32 @@ use super::{
 use crate::settings::{
     BadSettings, GatewayConfig, LogLevel, LogSettings, StoreConfig,
     build::ConfigBuilder,
-    field_names::closest_name,
+    field_names::{closest_name, fields_of},
     origin::SettingOrigin,
-    policy::PolicyFields,
     store::default_url,
-    value::{CountValue, DurationValue, HandlerUrl, RetentionValue, Secret, UnknownTypeChoice},
+    value::{HandlerUrl, RetentionValue, Secret, UnknownTypeChoice},
 };
 
-/// Schemes of sources, as they are written.
-const SOURCES: [&str; 2] = ["nats", "nats+tls"];
-/// Schemes of dead-letter sinks.
-const SINKS: [&str; 5] = ["file", "postgres", "postgresql", "nats", "nats+tls"];
+/// The URLs that a setting may have.
+struct KnownUrls {
+    what: &'static str,
+    /// As they are written.
+    schemes: &'static [&'static str],
+    example: &'static str,
+}
+
+const SOURCES: KnownUrls = KnownUrls {
+    what: "sources of this build",
+    schemes: &["nats", "nats+tls"],
+    example: "nats://HOST:PORT/STREAM/CONSUMER",
+};
+const BROKERS: KnownUrls =
+    KnownUrls { what: "brokers of this build", example: "nats://HOST:PORT", ..SOURCES };
+const SINKS: KnownUrls = KnownUrls {
+    what: "dead-letter sinks of this build",
+    schemes: &["file", "postgres", "postgresql", "nats", "nats+tls"],
+    example: "file:FOLDER",
+};
 /// The word for no sink.
 const DROP: &str = "drop";
 /// How much longer than the handler may take a lease is renewed: connecting and recording take time, too.
@@ -32,20 +46,21 @@ const RUN_MARGIN: Duration = Duration::from_secs(60);
 impl ConfigBuilder<'_> {
     /// The configuration of a worker, or all problems.
     pub(super) fn build_worker(mut self) -> Result<WorkerConfig, BadSettings> {
-        self.refuse_in_demo(&["worker.source", "worker.handler", "worker.dead_letter", "store"]);
+        self.check_worker_demo();
         let worker = &self.settings.worker;
         let store = self.store();
         let store_options = self.store_options(store.as_ref());
         self.migrates_tables(store.as_ref(), &store_options);
+        let dead_letters = self.dead_letters(NO_DEAD_LETTER);
+        self.keep_folders_apart(store.as_ref(), dead_letters.as_ref());
         let handler_timeout = self.handler_timeout();
         let max_run = Policy::MAX_RUN.max(handler_timeout.saturating_add(RUN_MARGIN));
         let max_run = max_run.max(worker.lease.map_or(Duration::ZERO, |it| it.0));
         self.check_worker_policy(max_run);
-        let count = |count: Option<CountValue>| count.map(|it| it.0.get() as usize);
         let config = WorkerConfig {
             source: self.source(),
             handler: self.handler(),
-            dead_letters: self.dead_letters(),
+            dead_letters,
             namespace: self.namespace(store.as_ref()),
             store_options,
             seal_file: self.seal_file(),
@@ -55,11 +70,11 @@ impl ConfigBuilder<'_> {
             mode: worker.mode.unwrap_or_default().mode(),
             on_mismatch: worker.on_mismatch.unwrap_or_default().on_mismatch(),
             on_dead_letter: worker.on_dead_letter.unwrap_or_default().on_dead_letter(),
-            types: worker.types.clone().unwrap_or_default(),
+            types: self.types(),
             unknown_type: worker.unknown_type.unwrap_or_default().unknown_type(),
             retention: worker.retention.unwrap_or(RetentionValue::Auto).retention(),
             allow_short_retention: worker.allow_short_retention.unwrap_or_default(),
-            concurrency: count(worker.concurrency).unwrap_or(Consumer::CONCURRENCY),
+            concurrency: self.concurrency(),
             max_in_flight: self.max_in_flight(),
             max_attempts: worker.max_attempts.map_or(Policy::EVENT_ATTEMPTS, |it| it.0.get()),
             lease: worker.lease.map_or(Policy::LEASE, |it| it.0),
@@ -67,7 +82,7 @@ impl ConfigBuilder<'_> {
             on_lost_owner: worker.on_lost_owner.map(|it| it.on_lost_owner()).unwrap_or_default(),
             handler_timeout,
             permanent_statuses: permanent_statuses(worker),
-            max_body: worker.max_body.map_or(ValidationLayer::MAX_BYTES, |it| it.0),
+            max_body: self.max_body(),
             check_json: worker.check_json.unwrap_or(true),
             admin: self.admin(None),
             shutdown_grace: self.shutdown_grace(),
@@ -80,7 +95,7 @@ impl ConfigBuilder<'_> {
 
     /// The configuration of `semel dead-letters`, or all problems.
     pub(super) fn build_dead_letters(mut self) -> Result<DeadLettersConfig, BadSettings> {
-        let dead_letters = match self.dead_letters() {
+        let dead_letters = match self.dead_letters(NO_LETTERS) {
             Some(DeadLetterTarget::Url(url)) => Some(url),
             Some(DeadLetterTarget::Drop) => {
                 let what = "is drop: no copy is kept, so there is nothing to list";
@@ -89,7 +104,8 @@ impl ConfigBuilder<'_> {
             }
             None => None,
         };
-        let to = self.settings.worker.source.is_some().then(|| self.source()).flatten();
+        let to = self.settings.worker.source.as_ref();
+        let to = to.and_then(|url| self.url_with_scheme("worker.source", url, &BROKERS));
         let url = self.store().unwrap_or_else(default_url);
         let namespace = self.settings.store.namespace.is_some().then(|| self.namespace(None));
         let is_named = self.settings.store.store.is_some();
@@ -100,10 +116,18 @@ impl ConfigBuilder<'_> {
         BadSettings::unless_empty(self.problems, config)
     }
 
+    /// Refuses what the demo brings itself, and what would make another story of it.
+    fn check_worker_demo(&mut self) {
+        let harmless = |field: &&&str| !["name", "concurrency"].contains(*field);
+        let fields = fields_of::<WorkerFields>().iter().filter(harmless);
+        let fields = fields.map(|field| format!("worker.{field}"));
+        self.refuse_in_demo(&fields.chain(["store".to_owned()]).collect::<Vec<_>>());
+    }
+
     fn source(&mut self) -> Option<Redacted<String>> {
         let path = "worker.source";
         match &self.settings.worker.source {
-            Some(url) => self.url_with_scheme(path, url, &SOURCES, "sources"),
+            Some(url) => self.url_with_scheme(path, url, &SOURCES),
             None => self.required(path, NO_SOURCE),
         }
     }
@@ -116,15 +140,16 @@ impl ConfigBuilder<'_> {
         }
     }
 
-    fn dead_letters(&mut self) -> Option<DeadLetterTarget> {
+    /// The sink; `missing` is the problem if there is none.
+    fn dead_letters(&mut self, missing: &str) -> Option<DeadLetterTarget> {
         let path = "worker.dead_letter";
         match &self.settings.worker.dead_letter {
             Some(url) if url.0 == DROP => Some(DeadLetterTarget::Drop),
             Some(url) => {
-                let url = self.url_with_scheme(path, url, &SINKS, "dead-letter sinks");
+                let url = self.url_with_scheme(path, url, &SINKS);
                 url.map(DeadLetterTarget::Url)
             }
-            None => self.required(path, NO_DEAD_LETTER),
+            None => self.required(path, missing),
         }
     }
 
@@ -141,20 +166,19 @@ impl ConfigBuilder<'_> {
         &mut self,
         path: &str,
         url: &Secret,
-        schemes: &[&str],
-        what: &str,
+        known: &KnownUrls,
     ) -> Option<Redacted<String>> {
+        let KnownUrls { what, schemes, example } = known;
         let scheme = url.0.split_once(':').map_or("", |(scheme, _)| scheme);
         if schemes.contains(&scheme) {
             return Some(Redacted::new(url.0.clone()));
         }
         let known = schemes.join(": ");
-        let near = match closest_name(scheme, schemes.iter().copied()) {
-            Some(closest) => format!(" (did you mean {closest}:?)"),
-            None => String::new(),
-        };
-        let problem =
-            format!("begins with no known scheme; {what} of this build are {known}:{near}");
+        let near = closest_name(scheme, schemes.iter().copied());
+        let near = near.map_or_else(String::new, |it| format!(" (did you mean {it}:?)"));
+        let problem = format!(
+            "begins with no known scheme{near}; write it like {example} ({what}: {known}:)"
+        );
         self.problem(path, problem);
         None
     }
@@ -166,42 +190,6 @@ impl ConfigBuilder<'_> {
             self.problem("worker.name", format!("{error}; write a name, such as billing"));
         }
         Some(name)
-    }
-
-    fn handler_timeout(&mut self) -> Duration {
-        let set = self.settings.worker.handler_timeout;
-        self.positive("worker.handler_timeout", set, WorkerConfig::HANDLER_TIMEOUT)
-    }
-
-    /// Checks the bounds of what becomes the policy of the engine.
-    fn check_worker_policy(&mut self, max_run: Duration) {
-        let worker = &self.settings.worker;
-        let retention = match worker.retention {
-            Some(RetentionValue::Fixed(time)) => Some(time),
-            Some(RetentionValue::Auto) | None => None,
-        };
-        let fields = PolicyFields {
-            lease: worker.lease,
-            max_run: Some(DurationValue(max_run)),
-            retention,
-            ..PolicyFields::default()
-        };
-        let Err(bad) = fields.build() else { return };
-        // The time to run follows from the time of the handler.
-        let field = if bad.field == "max_run" { "handler_timeout" } else { bad.field.as_str() };
-        self.problem(&format!("worker.{field}"), bad.what);
-    }
-
-    fn max_in_flight(&mut self) -> Option<usize> {
-        let worker = &self.settings.worker;
-        let max_in_flight = worker.max_in_flight?.0.get() as usize;
-        let concurrency =
-            worker.concurrency.map_or(Consumer::CONCURRENCY, |it| it.0.get() as usize);
-        if max_in_flight < concurrency {
-            let what = format!("is {max_in_flight}, less than concurrency, which is {concurrency}");
-            self.problem("worker.max_in_flight", format!("{what}; use at least {concurrency}"));
-        }
-        Some(max_in_flight)
     }
 
     fn shutdown_grace(&self) -> Duration {
@@ -244,6 +232,13 @@ const NO_HANDLER: &str = "\
 no handler: name the HTTP endpoint that events are posted to
   --handler http://127.0.0.1:3000/events
 or set SEMEL_HANDLER, or handler = \"http://…\" in [worker] of semel.toml";
+
+const NO_LETTERS: &str = "\
+no dead letters: name those of the worker, as its setting does. One of
+  --dead-letter file:FOLDER
+  --dead-letter postgres://USER@HOST/DATABASE[?table=NAME]
+  --dead-letter nats://HOST:PORT/STREAM[?subject=SUBJECT]
+or set SEMEL_DEAD_LETTER, or dead_letter = \"…\" in [worker] of semel.toml";
 
 const NO_DEAD_LETTER: &str = "\
 no dead-letter sink: messages that cannot be processed have to go somewhere. Add one of

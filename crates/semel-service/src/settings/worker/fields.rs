@@ -32,7 +32,8 @@ pub struct WorkerFlags {
     #[arg(long, env = "SEMEL_CONFIG", value_name = "FILE", help_heading = "Operation")]
     config: Option<PathBuf>,
     /// Show what the worker does, with messages in memory, a built-in handler and a temporary store, and end. Does not
-    /// go with --source, --handler, --dead-letter or --store; reads semel.toml only if --config names it
+    /// go with --store and the settings of the worker, except --name and --concurrency; reads semel.toml only if
+    /// --config names it
     #[arg(
         long,
         env = "SEMEL_DEMO",
@@ -80,7 +81,7 @@ pub(crate) struct WorkerFields {
     /// stream and the consumer of the source]
     #[arg(long, id = "worker.name", env = "SEMEL_NAME", value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// Requests to the handler at the same time [default: 64]
+    /// Requests to the handler at the same time, up to 65536 [default: 64]
     #[arg(long, id = "worker.concurrency", env = "SEMEL_CONCURRENCY", value_name = "COUNT")]
     pub(crate) concurrency: Option<CountValue>,
     /// Attempts before an event becomes a dead letter [default: 5]
@@ -133,7 +134,7 @@ pub(crate) struct WorkerFields {
     /// What happens to the ordering key of an event that became a dead letter [default: continue]
     #[arg(long, id = "worker.on_dead_letter", env = "SEMEL_ON_DEAD_LETTER", value_name = "ACTION")]
     pub(crate) on_dead_letter: Option<DeadLetterChoice>,
-    /// A type of event that the handler takes; repeat it for several [default: every type]
+    /// A type of event that the handler takes; repeat it for several, or separate them with commas [default: every type]
     #[arg(
         long = "type",
         id = "worker.types",

@@ -2,19 +2,24 @@
 //! the gateway; the worker's own settings are in the section `[worker]`.
 
 mod build;
+mod check;
 mod config;
 mod fields;
+mod folders;
+mod limits;
 
-use clap::{ArgMatches, Args, Command, FromArgMatches};
+use clap::{ArgMatches, Args, Command, FromArgMatches, parser::ValueSource};
 
 pub use self::{
     config::{DeadLetterTarget, DeadLettersConfig, WorkerConfig},
     fields::{DeadLetterFlags, WorkerFlags},
 };
+pub(super) use check::{has_gateway, worker_beside};
 pub(super) use fields::WorkerFields;
 
 use super::{
-    BadSettings, ConfigBuilder, LoadedSettings, ParsedFile, read_with, secrets_in_variables,
+    BadSettings, ConfigBuilder, LoadedSettings, ParsedFile, SettingOrigin, read_with,
+    secrets_in_variables,
 };
 
 impl WorkerFlags {
@@ -30,13 +35,35 @@ impl WorkerFlags {
 /// Everything that is wrong with them.
 pub fn load_worker(matches: &ArgMatches) -> Result<WorkerConfig, BadSettings> {
     let loaded = read_with(matches, &WorkerFlags::command(), |settings, matches| {
-        settings.worker.update_from_arg_matches(matches)?;
+        update_worker(&mut settings.worker, matches)?;
         settings.store.update_from_arg_matches(matches)?;
         settings.admin.update_from_arg_matches(matches)?;
         settings.log.update_from_arg_matches(matches)
     })?;
-    let LoadedSettings { read: ParsedFile { settings, origins, problems }, context, .. } = loaded;
+    let LoadedSettings { read: ParsedFile { settings, mut origins, problems }, context, .. } =
+        loaded;
+    if is_blank_variable(matches, "worker.types") && settings.worker.types.is_none() {
+        origins.insert("worker.types".to_owned(), SettingOrigin::Default);
+    }
     ConfigBuilder::new(&settings, &origins, problems, context).build_worker()
+}
+
+/// Sets the fields that flags and variables give.
+fn update_worker(worker: &mut WorkerFields, matches: &ArgMatches) -> Result<(), clap::Error> {
+    let types = worker.types.clone();
+    worker.update_from_arg_matches(matches)?;
+    if is_blank_variable(matches, "worker.types") {
+        worker.types = types;
+    }
+    Ok(())
+}
+
+/// True for a list whose variable is there and empty, as a script or a chart leaves it: it counts as not set.
+fn is_blank_variable(matches: &ArgMatches, id: &str) -> bool {
+    let mut texts = matches.get_many::<String>(id).into_iter().flatten();
+    matches.value_source(id) == Some(ValueSource::EnvVariable)
+        && texts.next().is_some_and(|text| text.trim().is_empty())
+        && texts.next().is_none()
 }
 
 /// Reads the settings of a command that has [`DeadLetterFlags`].
