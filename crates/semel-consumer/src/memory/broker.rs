@@ -35,7 +35,7 @@ pub struct SettledMessage {
 }
 
 #[derive(Default)]
-pub(super) struct Broker {
+pub(super) struct BrokerState {
     /// Messages that are not settled for good.
     open: HashMap<u64, OpenMessage>,
     /// All messages, as they were published.
@@ -70,7 +70,7 @@ pub(super) struct Taken {
     pub(super) message: Message,
 }
 
-impl Broker {
+impl BrokerState {
     pub(super) fn publish(&mut self, message: Message) -> u64 {
         self.last += 1;
         let number = self.last;

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use semel_core::{Error, ErrorKind, Finding, Outcome, Result};
 use tokio::{sync::Notify, time::Instant};
 
-use self::broker::Broker;
+use self::broker::BrokerState;
 pub use self::{
     broker::{MemorySettlement, SettledMessage},
     faults::{FaultRate, MemoryFaults},
@@ -51,7 +51,7 @@ pub struct MemorySource {
 }
 
 struct Shared {
-    broker: Mutex<Broker>,
+    broker: Mutex<BrokerState>,
     /// Notified when a message may be ready, and when one is settled.
     changed: Notify,
     settled: Notify,
@@ -73,7 +73,7 @@ impl MemorySource {
     pub fn with_ack_deadline(ack_deadline: Duration) -> Self {
         Self {
             shared: Arc::new(Shared {
-                broker: Mutex::new(Broker::default()),
+                broker: Mutex::new(BrokerState::default()),
                 changed: Notify::new(),
                 settled: Notify::new(),
                 ack_deadline,
