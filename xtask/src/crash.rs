@@ -7,9 +7,18 @@ use semel_servers::command;
 use crate::servers::CATALOGUE;
 use crate::workspace::Workspace;
 
-/// The stores that promise to keep what they acknowledged.
-pub(crate) const STORES: [&str; 8] =
-    ["embedded", "postgres", "redis", "valkey", "nats", "nats-cluster", "arbiter", "inbox"];
+/// The stores that promise to keep what they acknowledged, the inbox, and consumers of events.
+pub(crate) const STORES: [&str; 9] = [
+    "embedded",
+    "postgres",
+    "redis",
+    "valkey",
+    "nats",
+    "nats-cluster",
+    "arbiter",
+    "inbox",
+    "consumer",
+];
 
 /// How many processes a run kills, and how many faults its server gets.
 const KILLS: u32 = 2000;
@@ -20,7 +29,7 @@ const CARGO: [&str; 6] = ["run", "--quiet", "--release", "--package", "semel-cra
 #[derive(Args)]
 pub(crate) struct CrashOptions {
     /// The store: `embedded`, `postgres`, `redis`, `valkey`, `nats`, `nats-cluster`, `arbiter`, `inbox`,
-    /// `plain`, `memory`, or an address such as `plain:{dir}/store`.
+    /// `consumer`, `plain`, `memory`, or an address such as `plain:{dir}/store`.
     name: String,
     /// How many worker processes to kill.
     #[arg(long, default_value_t = KILLS)]
@@ -37,7 +46,7 @@ pub(crate) fn run(workspace: &Workspace, options: &CrashOptions) -> Result<()> {
     let mut chaos = workspace.cargo(&CARGO);
     let servers = match &*options.name {
         "arbiter" => &["postgres", "redis"][..],
-        "nats-cluster" => &["nats"],
+        "nats-cluster" | "consumer" => &["nats"],
         "inbox" => &["postgres"],
         name => &[name],
     };

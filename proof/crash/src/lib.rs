@@ -8,6 +8,7 @@
 //! | [`ChildProcess`] | starts, stops, kills and reaps one process |
 //! | [`ledger`] | a process that writes every run and every effect to a file |
 //! | [`inbox`] | the chaos run of the inbox: one effect and one record for every event |
+//! | [`consumer`] | the chaos run of consumers: one outcome for every event, and no run without a reason |
 //! | [`check`] | the invariants, checked over history, ledger and final dump |
 //!
 //! `docs/PROOF.md` says how to run it and how to read a failure.
@@ -15,6 +16,7 @@
 mod chaos;
 pub mod check;
 mod clock;
+pub mod consumer;
 mod event;
 mod history;
 pub mod inbox;

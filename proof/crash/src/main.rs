@@ -10,7 +10,7 @@ use clap::Parser;
 use semel_crash::{
     ChaosPlan, chaos_run,
     check::{Evidence, Floor, check},
-    die_with_parent, inbox, ledger, load, stores,
+    consumer, die_with_parent, inbox, ledger, load, stores,
 };
 
 #[derive(Parser)]
@@ -40,6 +40,8 @@ enum Program {
     },
     /// Handles events with an inbox until the process is killed.
     InboxWorker(inbox::InboxJob),
+    /// Handles events of a message broker until the process is killed.
+    ConsumerWorker(consumer::ConsumerJob),
     /// Checks the evidence of a failed chaos run again.
     Check {
         /// The folder that the report names.
@@ -51,7 +53,7 @@ enum Program {
     #[command(alias = "storm")]
     Chaos {
         /// `memory`, `embedded`, `plain`, `postgres`, `redis`, `valkey`, `nats`,
-        /// `arbiter`, `inbox`, or one such as `plain:{dir}/store`.
+        /// `arbiter`, `inbox`, `consumer`, or one such as `plain:{dir}/store`.
         store: String,
         /// The number of workers to kill.
         #[arg(long, default_value_t = 2000)]
@@ -75,8 +77,12 @@ fn main() -> ExitCode {
             load::dump(&store, &namespace, keys).map(|()| true)
         }
         Program::InboxWorker(job) => inbox::work(job).map(|()| true),
+        Program::ConsumerWorker(job) => consumer::work(&job).map(|()| true),
         Program::Check { folder, store } => check_again(&folder, &store),
         Program::Chaos { store, kills, seed, .. } if store == "inbox" => run_inbox(kills, seed),
+        Program::Chaos { store, kills, seed, .. } if store == "consumer" => {
+            run_consumer(kills, seed)
+        }
         Program::Chaos { store, kills, faults, seed } => run_chaos(&store, kills, faults, seed),
     };
     match result {
@@ -108,6 +114,15 @@ fn run_inbox(kills: u32, seed: Option<u64>) -> Result<bool> {
     plan.seed = seed.unwrap_or(plan.seed);
     println!("chaos run over the inbox: {kills} kills, seed {}", plan.seed);
     let report = inbox::chaos_run(&plan)?;
+    println!("{report}");
+    Ok(report.passed())
+}
+
+fn run_consumer(kills: u32, seed: Option<u64>) -> Result<bool> {
+    let mut plan = consumer::ConsumerChaosPlan::new(std::env::current_exe()?, kills);
+    plan.seed = seed.unwrap_or(plan.seed);
+    println!("chaos run over consumers: {kills} kills, seed {}", plan.seed);
+    let report = consumer::chaos_run(&plan)?;
     println!("{report}");
     Ok(report.passed())
 }

@@ -6,6 +6,7 @@
 
 mod chaos_runs;
 mod checker;
+mod consumer;
 mod embedded;
 mod inbox;
 mod kill_points;
