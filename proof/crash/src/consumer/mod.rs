@@ -107,7 +107,7 @@ const PROCESSES: usize = 3;
 /// An event that kills its process has so many attempts. No other event comes near it.
 const MAX_ATTEMPTS: u32 = 6;
 /// A killed process holds its events for this long.
-const LEASE: Duration = Duration::from_secs(3);
+const LEASE: Duration = Duration::from_secs(2);
 /// How long all messages may take to be settled after the last kill.
 const DRAIN: Duration = Duration::from_secs(120);
 const PER_EVENT: Duration = Duration::from_millis(5);
