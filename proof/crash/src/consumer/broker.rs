@@ -92,7 +92,7 @@ pub(super) async fn unsettled(server: &str) -> Result<u64> {
 }
 
 /// Repeats `call` until it succeeds.
-async fn patiently<T>(call: impl AsyncFn() -> Result<T>) -> Result<T> {
+pub(super) async fn patiently<T>(call: impl AsyncFn() -> Result<T>) -> Result<T> {
     let mut last = None;
     let repeated = async {
         loop {

@@ -55,10 +55,16 @@ async fn consume(job: &ConsumerJob) -> Result<()> {
         file: File::options().append(true).open(&job.ledger)?,
         process: job.process,
     });
-    let consumer = Consumer::builder(NatsSource::connect(&broker::source_url(&job.url)).await?)
+    // The server may be killed while this process starts.
+    let (source, store, letters) = broker::patiently(async || {
+        let source = NatsSource::connect(&broker::source_url(&job.url)).await?;
+        Ok((source, broker::store(&job.url).await?, broker::dead_letters(&job.url).await?))
+    })
+    .await?;
+    let consumer = Consumer::builder(source)
         .name("chaos")
-        .store(Cached::new(broker::store(&job.url).await?, 10_000))?
-        .dead_letters(broker::dead_letters(&job.url).await?)
+        .store(Cached::new(store, 10_000))?
+        .dead_letters(letters)
         .lease(LEASE)
         .max_attempts(MAX_ATTEMPTS)
         .backoff(Backoff { first: Duration::from_millis(50), max: Duration::from_millis(500) })
