@@ -86,11 +86,14 @@ impl Event {
         strategy.render(&source)
     }
 
-    /// The fingerprint of what the event says: its type, its content type and its data.
+    /// The fingerprint of what the event says: its type, its content type and its data. A tombstone says another thing
+    /// than an empty payload.
     #[must_use]
     pub fn fingerprint(&self) -> Fingerprint {
         let content_type = self.attributes.content_type.as_deref().unwrap_or_default();
-        Fingerprint::of_parts(&[self.event_type().as_bytes(), content_type.as_bytes(), &self.data])
+        let parts = [self.event_type().as_bytes(), content_type.as_bytes(), &self.data];
+        let parts = if self.message.is_tombstone { &parts[..2] } else { &parts[..] };
+        Fingerprint::of_parts(parts)
     }
 }
 
@@ -139,5 +142,7 @@ mod tests {
         assert_eq!(one.fingerprint(), one.clone().fingerprint());
         assert_ne!(one.fingerprint(), other_type.fingerprint());
         assert_ne!(one.fingerprint(), other_data.fingerprint());
+        let (tombstone, empty) = (event(Message::tombstone("t")), event(Message::new("t", "")));
+        assert_ne!(tombstone.fingerprint(), empty.fingerprint());
     }
 }

@@ -10,6 +10,9 @@ use semel_core::Header;
 pub struct Message {
     /// The payload, untouched.
     pub body: Bytes,
+    /// True if the message has no payload at all, which a log-compacted topic takes as the deletion of its key. The
+    /// body is empty then; an empty payload is none of this.
+    pub is_tombstone: bool,
     /// Headers or attributes, in the broker's order.
     pub headers: Vec<Header>,
     /// The subject, topic or queue that the producer published to.
@@ -36,6 +39,11 @@ impl Message {
     /// A message with this payload and nothing else.
     pub fn new(topic: impl Into<String>, body: impl Into<Bytes>) -> Self {
         Self { topic: topic.into(), body: body.into(), ..Self::default() }
+    }
+
+    /// A message without a payload.
+    pub fn tombstone(topic: impl Into<String>) -> Self {
+        Self { topic: topic.into(), is_tombstone: true, ..Self::default() }
     }
 
     /// Adds a header.

@@ -66,6 +66,7 @@ fn text(letter: &DeadLetter) -> String {
     }
     text += "\n\n";
     match std::str::from_utf8(&message.body) {
+        _ if message.is_tombstone => text += "no payload: the message is a tombstone\n",
         // Lines stay lines; other control characters must not reach the terminal.
         Ok(body) => body.lines().for_each(|line| {
             text += &show::plain(line);
@@ -76,4 +77,36 @@ fn text(letter: &DeadLetter) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, time::SystemTime};
+
+    use semel_consumer::{Message, dead_letter::DeadLetterReason};
+
+    use super::*;
+
+    #[test]
+    fn a_tombstone_is_not_shown_as_an_empty_payload() {
+        let of = |message: Message| {
+            text(&DeadLetter {
+                id: "1".to_owned(),
+                key: None,
+                event_id: None,
+                reason: DeadLetterReason::Failed,
+                class: "declined".to_owned(),
+                error: "no".to_owned(),
+                attempts: 1,
+                first_at: SystemTime::UNIX_EPOCH,
+                last_at: SystemTime::UNIX_EPOCH,
+                consumer: "billing".to_owned(),
+                source: "kafka customers/billing".to_owned(),
+                message: Arc::new(message),
+            })
+        };
+        let says = "no payload: the message is a tombstone";
+        assert!(of(Message::tombstone("customers")).ends_with(&format!("\n\n{says}\n")));
+        assert!(!of(Message::new("customers", "")).contains(says));
+    }
 }

@@ -50,6 +50,8 @@ struct MessageJson<'a> {
     position: Cow<'a, str>,
     headers: Vec<(Cow<'a, str>, HeaderValue<'a>)>,
     body_base64: String,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    tombstone: bool,
 }
 
 /// The value of a header: its text or, if it is not UTF-8, its bytes.
@@ -141,6 +143,7 @@ impl<'a> MessageJson<'a> {
             position: Cow::Borrowed(&message.position),
             headers: message.headers.iter().map(header).collect(),
             body_base64: Base64::encode_string(&message.body),
+            tombstone: message.is_tombstone,
         }
     }
 
@@ -152,8 +155,10 @@ impl<'a> MessageJson<'a> {
             };
             Ok(Header { name: name.into_owned(), value: value.into() })
         };
+        let body = bytes("body_base64", &self.body_base64)?;
         Ok(Message {
-            body: bytes("body_base64", &self.body_base64)?.into(),
+            is_tombstone: tombstone("tombstone", self.tombstone, &body)?,
+            body: body.into(),
             headers: self.headers.into_iter().map(header).collect::<Result<_>>()?,
             topic: self.topic.into_owned(),
             message_id: self.message_id.map(Cow::into_owned),
@@ -169,6 +174,14 @@ impl<'a> MessageJson<'a> {
 
 fn bytes(field: &str, base64: &str) -> Result<Vec<u8>> {
     Base64::decode_vec(base64).map_err(|_| corrupt(&format!("{field} is not base64")))
+}
+
+/// A redrive that took a letter with a payload for a tombstone would lose the payload.
+pub(super) fn tombstone(field: &str, is_tombstone: bool, body: &[u8]) -> Result<bool> {
+    match is_tombstone && !body.is_empty() {
+        true => Err(corrupt(&format!("{field} says that there is no payload, and there is one"))),
+        false => Ok(is_tombstone),
+    }
 }
 
 pub(super) fn time(field: &str, text: &str) -> Result<SystemTime> {
@@ -244,6 +257,12 @@ pub(super) mod tests {
         }
     }
 
+    /// A letter whose message has no payload.
+    pub(in crate::dead_letter) fn tombstone_letter() -> DeadLetter {
+        let message = Message::tombstone("customers").with_ordering_key("customer-7");
+        DeadLetter { message: Arc::new(message), ..letter() }
+    }
+
     /// All that a sink has to keep, as a text.
     pub(in crate::dead_letter) fn content(letter: &DeadLetter) -> String {
         String::from_utf8(letter.to_json()).unwrap()
@@ -277,6 +296,18 @@ pub(super) mod tests {
         let after = DeadLetter::from_json(&small.to_json()).unwrap();
         assert_eq!(content(&after), content(&small));
         assert!(!content(&small).contains("message_id"), "{}", content(&small));
+    }
+
+    #[test]
+    fn a_tombstone_is_no_empty_payload() {
+        let tombstone = tombstone_letter();
+        let after = DeadLetter::from_json(&tombstone.to_json()).unwrap();
+        assert!(after.message.is_tombstone && after.message.body.is_empty());
+        let empty = DeadLetter { message: Arc::new(Message::new("customers", "")), ..letter() };
+        assert!(!DeadLetter::from_json(&empty.to_json()).unwrap().message.is_tombstone);
+        assert!(!content(&empty).contains("tombstone"), "{}", content(&empty));
+        let both = content(&tombstone).replace("body_base64\":\"", "body_base64\":\"aGk=");
+        assert_eq!(DeadLetter::from_json(both.as_bytes()).unwrap_err().kind(), ErrorKind::Corrupt);
     }
 
     #[test]

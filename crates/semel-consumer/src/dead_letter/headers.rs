@@ -11,7 +11,7 @@ use semel_core::{Error, Header, KeyHash, Result};
 
 use super::{
     DeadLetter,
-    format::{corrupt, key, reason, time},
+    format::{corrupt, key, reason, time, tombstone},
     rfc3339,
 };
 use crate::message::Message;
@@ -25,7 +25,7 @@ impl DeadLetter {
     /// What describes the letter, as headers: `Semel-Dead-Letter-Id`, `-Reason`, `-Class`, `-Error`, `-Attempts`,
     /// `-First-At`, `-Last-At`, `-Consumer`, `-Source`, `-Key`, `-Event-Id`, and what a broker does not keep of the
     /// original message: `-Topic`, `-Position`, `-Message-Id`, `-Ordering-Key`, `-Reply-To`, `-Deliveries`,
-    /// `-Published-At`. What is not known has no header.
+    /// `-Published-At`, and `-Tombstone: true` if it has no payload. What is not known has no header.
     ///
     /// All values are printable ASCII; other characters are percent-encoded. The error is cut at 512 bytes.
     #[must_use]
@@ -54,6 +54,7 @@ impl DeadLetter {
             ("Reply-To", message.reply_to.clone()),
             ("Deliveries", message.deliveries.map(|count| count.to_string())),
             ("Published-At", message.published_at.map(rfc3339::format)),
+            ("Tombstone", message.is_tombstone.then(|| "true".to_owned())),
         ];
         let header = |(name, value): (&str, Option<String>)| {
             let value = Bytes::from(encoded(&value?));
@@ -63,7 +64,8 @@ impl DeadLetter {
     }
 
     /// A message that carries this letter: payload and headers of the original, and [`DeadLetter::headers`]. It has no
-    /// topic and no id; the sink sets them. [`DeadLetter::from_message`] reads it.
+    /// topic and no id; the sink sets them. The letter of a tombstone has an empty payload, so that no broker takes the
+    /// letter itself for a deletion. [`DeadLetter::from_message`] reads it.
     #[must_use]
     pub fn to_message(&self) -> Message {
         let mut headers = others(&self.message);
@@ -82,6 +84,7 @@ impl DeadLetter {
         let mut found = LetterHeaders::of(message)?;
         let original = Message {
             body: message.body.clone(),
+            is_tombstone: tombstone("Tombstone", found.flag("Tombstone")?, &message.body)?,
             headers: others(message),
             topic: found.text("Topic"),
             message_id: found.take("Message-Id"),
@@ -147,6 +150,16 @@ impl LetterHeaders {
         self.take(name).map(|value| parse(name, &value)).transpose()
     }
 
+    fn flag(&mut self, name: &str) -> Result<bool> {
+        match self.take(name).as_deref() {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(_) => {
+                Err(corrupt(&format!("the header {PREFIX}{name} is neither true nor false")))
+            }
+        }
+    }
+
     fn number(&mut self, name: &str) -> Result<Option<u32>> {
         let not_a_number =
             |_| -> Error { corrupt(&format!("the header {PREFIX}{name} is no number")) };
@@ -208,7 +221,7 @@ mod tests {
     use semel_core::ErrorKind;
 
     use super::{
-        super::format::tests::{content, letter},
+        super::format::tests::{content, letter, tombstone_letter},
         *,
     };
 
@@ -236,6 +249,17 @@ mod tests {
         };
         let after = DeadLetter::from_message(&small.to_message()).unwrap();
         assert_eq!(content(&after), content(&small));
+    }
+
+    #[test]
+    fn a_tombstone_is_read_back_from_a_message_that_is_none() {
+        let (before, message) = (tombstone_letter(), tombstone_letter().to_message());
+        assert!(!message.is_tombstone, "a compacted topic would delete the letter");
+        assert_eq!(message.header("Semel-Dead-Letter-Tombstone"), Some("true"));
+        let after = DeadLetter::from_message(&message).unwrap();
+        assert!(after.message.is_tombstone);
+        assert_eq!(content(&after), content(&before));
+        assert_eq!(letter().to_message().header("Semel-Dead-Letter-Tombstone"), None);
     }
 
     #[test]
@@ -299,6 +323,8 @@ mod tests {
             ("Last-At", "canary"),
             ("Key", "canary"),
             ("Attempts", "canary"),
+            ("Tombstone", "canary"),
+            ("Tombstone", "true"),
             ("Class", "%4"),
             ("Class", "%zz"),
             ("Class", "%ff"),

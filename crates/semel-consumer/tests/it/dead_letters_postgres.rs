@@ -101,8 +101,14 @@ async fn a_letter_is_kept_without_a_change() {
     letters.publish(&letter).await.unwrap();
     let kept = schema.letters().get("a").await.unwrap().unwrap();
     assert_eq!(kept.to_json(), letter.to_json());
+    let tombstone = Arc::new(Message::tombstone("customers"));
+    letters.publish(&DeadLetter { message: tombstone, ..self::letter("t", 1) }).await.unwrap();
+    assert!(letters.get("t").await.unwrap().unwrap().message.is_tombstone);
     assert!(letters.get("b").await.unwrap().is_none());
-    let query = format!("SELECT reason, class, attempts FROM {}.semel_dead_letters", schema.name);
+    let query = format!(
+        "SELECT reason, class, attempts FROM {}.semel_dead_letters WHERE id = 'a'",
+        schema.name
+    );
     let row = schema.client.query_one(&query, &[]).await.unwrap();
     let (reason, class, attempts): (&str, &str, i64) = (row.get(0), row.get(1), row.get(2));
     assert_eq!((reason, class, attempts), ("failed", "decl\u{fffd}ined", 3));

@@ -39,6 +39,7 @@ pub(super) fn copy_to_publish(letter: &DeadLetter) -> Message {
     let kept = original.headers.iter().filter(|old| !is_replaced(old));
     Message {
         body: original.body.clone(),
+        is_tombstone: original.is_tombstone,
         headers: kept.chain(&headers).cloned().collect(),
         topic: original.topic.clone(),
         message_id: original.message_id.as_ref().map(|_| new_message_id(letter)),
@@ -75,7 +76,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::dead_letter::format::tests::letter;
+    use crate::dead_letter::format::tests::{letter, tombstone_letter};
 
     fn of(message: Message) -> DeadLetter {
         DeadLetter { event_id: None, message: Arc::new(message), ..letter() }
@@ -119,6 +120,13 @@ mod tests {
         assert_eq!(copy.ordering_key, letter().message.ordering_key);
         assert_eq!(copy.reply_to, letter().message.reply_to);
         assert_eq!((copy.deliveries, copy.published_at, copy.position.as_str()), (None, None, ""));
+    }
+
+    #[test]
+    fn a_copy_of_a_tombstone_is_a_tombstone() {
+        let copy = copy_to_publish(&tombstone_letter());
+        assert!(copy.is_tombstone && copy.body.is_empty());
+        assert!(!copy_to_publish(&letter()).is_tombstone);
     }
 
     #[test]
