@@ -9,6 +9,7 @@ mod identity;
 pub mod memory;
 mod message;
 pub mod pipeline;
+mod reply;
 mod request;
 mod router;
 mod runtime;
@@ -24,6 +25,7 @@ pub use self::{
     handler::{EventContext, Handler, HandlerFn, RetryAfter, handler_fn},
     identity::EVENT_ID_HEADER,
     message::Message,
+    reply::reply_headers,
     request::{EventRequest, FailedAttempt, ProcessError, Processed, Refusal},
     router::Router,
     runtime::{ConsumerControl, ConsumerReport},

@@ -119,8 +119,8 @@ pub struct Delivery {
 
 impl Delivery {
     /// A delivery that is settled through `settlement`.
-    pub fn new(message: Message, settlement: impl Settlement) -> Self {
-        Self { message: Arc::new(message), settlement: Arc::new(settlement) }
+    pub fn new(message: impl Into<Arc<Message>>, settlement: impl Settlement) -> Self {
+        Self { message: message.into(), settlement: Arc::new(settlement) }
     }
 
     /// The message is done: the broker must not deliver it again.

@@ -1,0 +1,197 @@
+//! The partitions that this consumer has, and what happens when the group shares them anew.
+//!
+//! The driver calls back on the thread that polls. A partition that is taken away first waits for its running handlers,
+//! for a bounded time; then its offset is committed, and it ends. What was not done by then is handed to another
+//! consumer, and settling it here changes nothing any more.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::Arc,
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use parking_lot::Mutex;
+use rdkafka::{
+    ClientContext, Offset, TopicPartitionList,
+    config::RDKafkaLogLevel,
+    consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance},
+    error::{KafkaError, KafkaResult},
+    types::RDKafkaErrorCode,
+};
+
+use crate::{client::Reports, fetch_queue::FetchQueue, partition::Partition};
+
+/// How often a partition that is taken away looks whether its handlers have ended.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// The partitions of one consumer, and the driver's callbacks.
+pub(crate) struct Assignment {
+    partitions: Mutex<BTreeMap<(Arc<str>, i32), Arc<Partition>>>,
+    queue: Arc<FetchQueue>,
+    drain: Duration,
+    reports: Reports,
+}
+
+impl Assignment {
+    pub(crate) fn new(queue: Arc<FetchQueue>, drain: Duration, reports: Reports) -> Self {
+        Self { partitions: Mutex::default(), queue, drain, reports }
+    }
+
+    pub(crate) fn get(&self, topic: &str, partition: i32) -> Option<Arc<Partition>> {
+        self.partitions.lock().get(&(Arc::from(topic), partition)).cloned()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Partition>> {
+        self.partitions.lock().values().cloned().collect()
+    }
+
+    fn add(&self, assigned: &TopicPartitionList) {
+        let mut partitions = self.partitions.lock();
+        for element in assigned.elements() {
+            let topic: Arc<str> = Arc::from(element.topic());
+            let partition = Partition::new(topic.clone(), element.partition());
+            partitions.insert((topic, element.partition()), Arc::new(partition));
+        }
+    }
+
+    /// Begins a partition anew whose log was cut off or made again.
+    pub(crate) fn restart(&self, partition: &Arc<Partition>) -> Arc<Partition> {
+        tracing::warn!(
+            partition = partition.name(),
+            "kafka: offsets have gone back: the log was cut off, or the topic was made again"
+        );
+        partition.end();
+        self.queue.retain(|it| !Arc::ptr_eq(it, partition));
+        let new = Arc::new(Partition::new(partition.topic().clone(), partition.number()));
+        let key = (partition.topic().clone(), partition.number());
+        self.partitions.lock().insert(key, new.clone());
+        new
+    }
+
+    /// Gives the driver the offsets that may be committed. They are fenced: those of a partition that this consumer does
+    /// not have any more are refused. Returns how many there were.
+    pub(crate) fn store_progress(&self, consumer: &BaseConsumer<Self>) -> usize {
+        let mut offsets = TopicPartitionList::new();
+        for partition in self.all() {
+            if let Some(next) = partition.next_to_store() {
+                let offset = Offset::Offset(next);
+                // The offset is not negative, so it is accepted.
+                let _ = offsets.add_partition_offset(partition.topic(), partition.number(), offset);
+            }
+        }
+        let count = offsets.count();
+        if count > 0
+            && let Err(error) = consumer.store_offsets(&offsets)
+        {
+            tracing::debug!(
+                "kafka: an offset was not stored, its partition was taken away: {error}"
+            );
+        }
+        count
+    }
+
+    /// Commits what is done, and waits for the broker.
+    pub(crate) fn commit_now(&self, consumer: &BaseConsumer<Self>) {
+        self.store_progress(consumer);
+        match consumer.commit_consumer_state(CommitMode::Sync) {
+            Ok(()) => {}
+            Err(error) if is_nothing_to_commit(&error) => {}
+            Err(error) => tracing::warn!(
+                "kafka: cannot commit offsets; messages that are done come again as duplicates: {error}"
+            ),
+        }
+    }
+
+    fn take_away(&self, consumer: &BaseConsumer<Self>, revoked: &TopicPartitionList) {
+        let revoked: Vec<_> = {
+            let elements = revoked.elements();
+            elements.iter().filter_map(|it| self.get(it.topic(), it.partition())).collect()
+        };
+        let is_revoked = |it: &Arc<Partition>| revoked.iter().any(|gone| Arc::ptr_eq(gone, it));
+        self.queue.retain(|it| !is_revoked(it));
+        // After a lost assignment another consumer may have the partitions already: a commit could move its offsets.
+        if !consumer.assignment_lost() {
+            let left = self.wait_for_handlers(&revoked);
+            if left > 0 {
+                tracing::warn!(
+                    left,
+                    "kafka: partitions were taken away while their messages were handled"
+                );
+            }
+            self.commit_now(consumer);
+        }
+        self.partitions.lock().retain(|_, partition| !is_revoked(partition));
+        revoked.iter().for_each(|partition| partition.end());
+    }
+
+    /// Waits until the messages that were handed over are settled. Returns how many are not.
+    fn wait_for_handlers(&self, partitions: &[Arc<Partition>]) -> usize {
+        let deadline = Instant::now() + self.drain;
+        loop {
+            let left = partitions.iter().map(|partition| partition.handed_over()).sum();
+            // A source that closes has waited already.
+            if left == 0 || Instant::now() >= deadline || self.queue.is_closed() {
+                return left;
+            }
+            sleep(LOOK);
+        }
+    }
+}
+
+/// True if no offset has moved since the last commit.
+pub(crate) fn is_nothing_to_commit(error: &KafkaError) -> bool {
+    error.rdkafka_error_code() == Some(RDKafkaErrorCode::NoOffset)
+}
+
+impl ClientContext for Assignment {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        self.reports.log(level, facility, message);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        self.reports.error(error, reason);
+    }
+}
+
+impl ConsumerContext for Assignment {
+    fn pre_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
+        match rebalance {
+            Rebalance::Assign(assigned) => {
+                tracing::info!(count = assigned.count(), "kafka: partitions were assigned");
+                self.add(assigned);
+            }
+            Rebalance::Revoke(revoked) => {
+                tracing::info!(count = revoked.count(), "kafka: partitions were taken away");
+                self.take_away(consumer, revoked);
+            }
+            Rebalance::Error(error) => {
+                tracing::warn!("kafka: sharing the partitions failed: {error}")
+            }
+        }
+    }
+
+    fn commit_callback(&self, result: KafkaResult<()>, offsets: &TopicPartitionList) {
+        match result {
+            Ok(()) => {
+                for element in offsets.elements() {
+                    let (Offset::Offset(next), Ok(())) = (element.offset(), element.error()) else {
+                        continue;
+                    };
+                    if let Some(partition) = self.get(element.topic(), element.partition()) {
+                        partition.commit(next);
+                    }
+                }
+            }
+            Err(error) if is_nothing_to_commit(&error) => {}
+            Err(error) => tracing::warn!("kafka: cannot commit offsets, trying again: {error}"),
+        }
+    }
+}
+
+impl fmt::Debug for Assignment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Assignment").field("partitions", &self.all()).finish_non_exhaustive()
+    }
+}

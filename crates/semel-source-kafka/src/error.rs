@@ -1,0 +1,102 @@
+//! Maps errors of the driver and the brokers to semel's errors. No error text contains an address, a setting's value
+//! or a password.
+
+use rdkafka::{error::KafkaError, types::RDKafkaErrorCode as Code};
+use semel_core::{Error, ErrorKind};
+
+/// The error for the caller. `subject` is the part of the cluster that it is about, such as `topic orders`.
+pub(crate) fn about(subject: &str, error: &KafkaError) -> Error {
+    match error {
+        // The driver's own text may quote the value.
+        KafkaError::ClientConfig(_, _, name, _) => Error::invalid(format!(
+            "kafka: librdkafka does not accept the setting {name:?}; correct or remove it"
+        )),
+        error => match error.rdkafka_error_code() {
+            Some(code) => of_code(subject, code),
+            None => unavailable(format!("kafka: {subject}: the driver failed; see the log")),
+        },
+    }
+}
+
+/// The error for a code of the driver or a broker.
+pub(crate) fn of_code(subject: &str, code: Code) -> Error {
+    let error = match code {
+        Code::UnknownTopic | Code::UnknownTopicOrPartition | Code::UnknownPartition => {
+            Error::invalid(format!("kafka: {subject} does not exist; make it, or correct its name"))
+        }
+        Code::Authentication | Code::SaslAuthenticationFailed => Error::invalid(
+            "kafka: the cluster refuses the login; correct USER:PASSWORD@ or sasl.mechanism in the URL",
+        ),
+        Code::SSL => Error::invalid(
+            "kafka: no TLS connection; check that the port is a TLS listener, and name its authority with ?ca=FILE",
+        ),
+        Code::TopicAuthorizationFailed
+        | Code::GroupAuthorizationFailed
+        | Code::ClusterAuthorizationFailed
+        | Code::TransactionalIdAuthorizationFailed => Error::invalid(format!(
+            "kafka: this user may not use {subject}; allow it with an ACL, or use another user"
+        )),
+        Code::MessageSizeTooLarge | Code::InvalidMessageSize => Error::invalid(format!(
+            "kafka: the message is larger than {subject} takes; raise its max.message.bytes"
+        )),
+        Code::PolicyViolation | Code::InvalidRecord => Error::invalid(format!(
+            "kafka: {subject} refuses the message; look at the topic's settings"
+        )),
+        Code::QueueFull => Error::new(
+            ErrorKind::Full,
+            "kafka: too many messages wait to be sent; the brokers do not keep up",
+        ),
+        code => unavailable(format!("kafka: {subject}: {code}")),
+    };
+    error.with_source(code)
+}
+
+pub(crate) fn no_topic(name: &str) -> Error {
+    Error::invalid(format!("kafka: there is no topic {name}; make it, or correct its name"))
+}
+
+pub(crate) fn unreachable() -> Error {
+    unavailable(
+        "kafka: no broker answers; check the addresses, and that the brokers run".to_owned(),
+    )
+}
+
+pub(crate) fn closed() -> Error {
+    Error::new(ErrorKind::Closed, "kafka: the source is closed")
+}
+
+pub(crate) fn revoked(position: &str) -> Error {
+    unavailable(format!(
+        "kafka: {position}: the partition belongs to another consumer of the group by now, which gets the message again"
+    ))
+}
+
+pub(crate) fn unavailable(what: String) -> Error {
+    Error::new(ErrorKind::Unavailable, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_whether_trying_again_helps() {
+        let kind = |code| of_code("topic t", code).kind();
+        assert_eq!(kind(Code::BrokerTransportFailure), ErrorKind::Unavailable);
+        assert_eq!(kind(Code::NotCoordinator), ErrorKind::Unavailable);
+        assert_eq!(kind(Code::UnknownTopicOrPartition), ErrorKind::Invalid);
+        assert_eq!(kind(Code::TopicAuthorizationFailed), ErrorKind::Invalid);
+        assert_eq!(kind(Code::MessageSizeTooLarge), ErrorKind::Invalid);
+        assert_eq!(kind(Code::QueueFull), ErrorKind::Full);
+    }
+
+    #[test]
+    fn a_setting_that_is_refused_is_named_without_its_value() {
+        let mut config = rdkafka::ClientConfig::new();
+        config.set("sasl.mechanismm", "canary");
+        let Err(error) = config.create_native_config() else { panic!("it is no setting") };
+        let error = about("the cluster", &error);
+        assert!(error.to_string().contains("sasl.mechanismm"), "{error}");
+        assert!(!format!("{error} {error:?}").contains("canary"), "{error:?}");
+    }
+}

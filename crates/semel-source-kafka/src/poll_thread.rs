@@ -1,0 +1,292 @@
+//! The thread that has the driver's consumer: it polls, pauses partitions, and commits offsets.
+//!
+//! The driver wants to be polled all the time, also while nothing can be received, and closes a consumer only by
+//! blocking. Neither belongs on the threads of an async runtime.
+
+use std::{
+    io,
+    sync::{Arc, Weak},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rdkafka::{
+    ClientConfig, TopicPartitionList,
+    consumer::{BaseConsumer, CommitMode, Consumer},
+    error::KafkaError,
+    message::{BorrowedMessage, Message as _},
+    types::RDKafkaErrorCode,
+};
+use semel_core::{Error, Result};
+use tokio::sync::oneshot;
+
+use crate::{
+    assignment::{Assignment, is_nothing_to_commit},
+    client::Reports,
+    error,
+    fetch_queue::{FetchQueue, FetchedRecord},
+    message::{self, OrderingKey},
+    partition::Partition,
+};
+
+pub(crate) type KafkaConsumer = BaseConsumer<Assignment>;
+
+/// How long one poll waits for a record. Closing and committing wait for as long.
+const POLL: Duration = Duration::from_millis(50);
+/// Records that are added to the queue together.
+const BATCH: usize = 128;
+/// How often offsets are given to the driver, and partitions are paused or resumed.
+const LOOK: Duration = Duration::from_millis(5);
+/// How often offsets are committed, if the window does not need it sooner.
+const COMMIT: Duration = Duration::from_secs(1);
+/// The least time between two commits.
+const SOONEST_COMMIT: Duration = Duration::from_millis(20);
+/// How long the thread waits for room before it pauses all partitions.
+const ROOM: Duration = Duration::from_millis(100);
+/// How long looking for the topics may take.
+pub(crate) const METADATA: Duration = Duration::from_secs(10);
+
+/// What the thread needs.
+pub(crate) struct PollThread {
+    pub(crate) config: ClientConfig,
+    pub(crate) topics: Vec<String>,
+    pub(crate) ordering_key: OrderingKey,
+    pub(crate) window: usize,
+    pub(crate) drain: Duration,
+    pub(crate) queue: Arc<FetchQueue>,
+    pub(crate) reports: Reports,
+}
+
+/// A running thread.
+#[derive(Debug)]
+pub(crate) struct Polling {
+    /// The consumer; gone once the thread has ended.
+    pub(crate) consumer: Weak<KafkaConsumer>,
+    /// Closed once the thread has ended.
+    pub(crate) ended: oneshot::Receiver<()>,
+}
+
+impl PollThread {
+    /// Starts the thread, and waits until it has joined the group.
+    pub(crate) async fn start(self) -> Result<Polling> {
+        let (started, is_started) = oneshot::channel();
+        let (running, ended) = oneshot::channel::<()>();
+        let run = move || {
+            let consumer = match self.open() {
+                Ok(consumer) => Arc::new(consumer),
+                Err(error) => return drop(started.send(Err(error))),
+            };
+            // Nobody waits any more: the call that opens the source was dropped.
+            if started.send(Ok(Arc::downgrade(&consumer))).is_err() {
+                return;
+            }
+            self.run(&consumer);
+            // This leaves the group, which blocks.
+            drop(consumer);
+            drop(running);
+        };
+        let spawned = thread::Builder::new().name("semel-kafka".to_owned()).spawn(run);
+        spawned.map_err(|error: io::Error| {
+            error::unavailable("kafka: cannot start a thread".to_owned()).with_source(error)
+        })?;
+        let consumer = is_started.await.map_err(|_| error::closed())??;
+        Ok(Polling { consumer, ended })
+    }
+
+    fn open(&self) -> Result<KafkaConsumer> {
+        let context = Assignment::new(self.queue.clone(), self.drain, self.reports.clone());
+        let created = self.config.create_with_context(context);
+        let consumer: KafkaConsumer =
+            created.map_err(|error| error::about("the cluster", &error))?;
+        for topic in &self.topics {
+            partitions(&consumer, &self.reports, topic)?;
+        }
+        let topics: Vec<_> = self.topics.iter().map(String::as_str).collect();
+        consumer.subscribe(&topics).map_err(|error| error::about("the topics", &error))?;
+        Ok(consumer)
+    }
+
+    fn run(&self, consumer: &KafkaConsumer) {
+        let (mut looked, mut committed) = (Instant::now(), Instant::now());
+        while !self.queue.is_closed() {
+            let now = Instant::now();
+            if now.duration_since(looked) >= LOOK {
+                looked = now;
+                self.commit(consumer, &mut committed);
+                self.pause_and_resume(consumer);
+            }
+            match self.queue.wait_for_room(ROOM) {
+                true => self.fetch(consumer, POLL),
+                // All partitions are paused by now. The driver still has to be polled, or the group expels us.
+                false => {
+                    self.pause_and_resume(consumer);
+                    self.fetch(consumer, Duration::ZERO);
+                }
+            }
+        }
+        consumer.context().commit_now(consumer);
+    }
+
+    /// Fetches up to a batch of records, and waits for the first one for `patience` at most.
+    fn fetch(&self, consumer: &KafkaConsumer, patience: Duration) {
+        let mut records = Vec::new();
+        let mut wait = patience;
+        while let Some(polled) = consumer.poll(wait) {
+            match polled {
+                Ok(record) => records.extend(self.fetched(consumer, &record)),
+                Err(error) => self.report(&error),
+            }
+            wait = Duration::ZERO;
+            if records.len() >= BATCH {
+                break;
+            }
+        }
+        if !records.is_empty() {
+            self.queue.push(records);
+        }
+    }
+
+    /// `None` for a record of a partition that was taken away meanwhile.
+    fn fetched(
+        &self,
+        consumer: &KafkaConsumer,
+        record: &BorrowedMessage<'_>,
+    ) -> Option<FetchedRecord> {
+        let assignment = consumer.context();
+        let offset = record.offset();
+        let mut partition = assignment.get(record.topic(), record.partition())?;
+        let mut first_delivery = partition.fetch(offset);
+        if first_delivery.is_none() {
+            partition = assignment.restart(&partition);
+            first_delivery = partition.fetch(offset);
+        }
+        let message = message::of_record(record, partition.name(), &self.ordering_key);
+        Some(FetchedRecord {
+            message: Arc::new(message),
+            partition,
+            offset,
+            first_delivery: first_delivery?,
+            deliveries: 0,
+        })
+    }
+
+    fn report(&self, failed: &KafkaError) {
+        if let KafkaError::MessageConsumption(RDKafkaErrorCode::AllBrokersDown) = failed {
+            return self.queue.fail(error::unreachable());
+        }
+        self.queue.fail(self.reports.explain("the topics of this source", failed));
+    }
+
+    /// Commits when it is time, or when a window fills up.
+    fn commit(&self, consumer: &KafkaConsumer, committed: &mut Instant) {
+        let assignment = consumer.context();
+        assignment.store_progress(consumer);
+        let fills_up = |partition: Arc<Partition>| {
+            let (uncommitted, has_progress) = partition.uncommitted();
+            has_progress && uncommitted >= self.window / 2
+        };
+        let since = committed.elapsed();
+        let is_due = since >= COMMIT
+            || (since >= SOONEST_COMMIT && assignment.all().into_iter().any(fills_up));
+        if !is_due {
+            return;
+        }
+        *committed = Instant::now();
+        match consumer.commit_consumer_state(CommitMode::Async) {
+            Ok(()) => {}
+            Err(error) if is_nothing_to_commit(&error) => {}
+            Err(error) => tracing::warn!("kafka: cannot commit offsets, trying again: {error}"),
+        }
+    }
+
+    /// Pauses partitions whose window is full, and all of them while the queue is full.
+    fn pause_and_resume(&self, consumer: &KafkaConsumer) {
+        let is_full = self.queue.is_full();
+        let (mut paused, mut resumed) = (TopicPartitionList::new(), TopicPartitionList::new());
+        for partition in consumer.context().all() {
+            let (uncommitted, _) = partition.uncommitted();
+            // A partition that was paused goes on when half of its window is free, not at each commit.
+            let limit = if partition.is_paused() { self.window.div_ceil(2) } else { self.window };
+            let pauses = is_full || uncommitted >= limit;
+            if pauses != partition.is_paused() {
+                partition.set_paused(pauses);
+                let list = if pauses { &mut paused } else { &mut resumed };
+                list.add_partition(partition.topic(), partition.number());
+            }
+        }
+        let results = [
+            (paused.count() > 0).then(|| consumer.pause(&paused)),
+            (resumed.count() > 0).then(|| consumer.resume(&resumed)),
+        ];
+        for error in results.into_iter().flatten().filter_map(std::result::Result::err) {
+            // A partition that was taken away meanwhile.
+            tracing::debug!("kafka: cannot pause or resume a partition: {error}");
+        }
+    }
+}
+
+/// How many partitions a topic has.
+pub(crate) fn partitions(
+    consumer: &KafkaConsumer,
+    reports: &Reports,
+    topic: &str,
+) -> Result<usize> {
+    let subject = format!("topic {topic}");
+    let metadata = consumer.fetch_metadata(Some(topic), METADATA);
+    let metadata = metadata.map_err(|error| reports.explain(&subject, &error))?;
+    let found = metadata.topics().iter().find(|it| it.name() == topic);
+    let found = found.ok_or_else(|| error::no_topic(topic))?;
+    match found.error() {
+        None => Ok(found.partitions().len()),
+        Some(code) => match RDKafkaErrorCode::from(code) {
+            RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic => {
+                Err(error::no_topic(topic))
+            }
+            code => Err(error::of_code(&subject, code)),
+        },
+    }
+}
+
+/// The number of records between the next one of this consumer and the end of its partitions, and what waits here.
+pub(crate) fn lag(consumer: &KafkaConsumer, queue: &FetchQueue, reports: &Reports) -> Result<u64> {
+    let explain = |error: KafkaError| reports.explain("the partitions of this source", &error);
+    let positions = consumer.position().map_err(explain)?;
+    let mut lag = queue.waiting() as u64;
+    for element in positions.elements() {
+        let (topic, partition) = (element.topic(), element.partition());
+        let (begin, end) =
+            consumer.fetch_watermarks(topic, partition, METADATA).map_err(explain)?;
+        let next = match element.offset() {
+            rdkafka::Offset::Offset(next) => next,
+            // Nothing was fetched yet: the group begins at its committed offset.
+            _ => committed(consumer, topic, partition).map_err(explain)?.unwrap_or(begin),
+        };
+        lag += u64::try_from(end - next.max(begin)).unwrap_or_default();
+    }
+    Ok(lag)
+}
+
+fn committed(
+    consumer: &KafkaConsumer,
+    topic: &str,
+    partition: i32,
+) -> std::result::Result<Option<i64>, KafkaError> {
+    let mut asked = TopicPartitionList::new();
+    asked.add_partition(topic, partition);
+    let committed = consumer.committed_offsets(asked, METADATA)?;
+    let offset = committed.elements().first().map(|element| element.offset());
+    Ok(match offset {
+        Some(rdkafka::Offset::Offset(next)) => Some(next),
+        _ => None,
+    })
+}
+
+/// Runs what blocks on a thread for that.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|_| {
+        Err(Error::new(semel_core::ErrorKind::Closed, "kafka: the runtime ends"))
+    })
+}

@@ -1,0 +1,96 @@
+//! Produces records, and waits until all in-sync replicas have them.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use rdkafka::{
+    error::KafkaError,
+    message::{Header as KafkaHeader, OwnedHeaders},
+    producer::{FutureProducer, FutureRecord},
+};
+use semel_core::{Header, Result};
+
+use crate::{
+    client::{Cluster, Reports},
+    error,
+    topic::drop_elsewhere,
+};
+
+/// How long a record may take. The driver tries again meanwhile.
+const DELIVERY: Duration = Duration::from_secs(10);
+/// The driver's own limit of a message is no reason to refuse one: that of the topic is.
+const MAX_BYTES: &str = "1000000000";
+
+/// A record to produce.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewRecord<'a> {
+    pub(crate) topic: &'a str,
+    pub(crate) key: Option<&'a [u8]>,
+    /// `None` is a tombstone.
+    pub(crate) payload: Option<&'a [u8]>,
+    pub(crate) headers: &'a [Header],
+}
+
+/// An idempotent producer. Clones share its connections.
+#[derive(Clone)]
+pub(crate) struct Producer(Arc<Inner>);
+
+struct Inner {
+    producer: Option<FutureProducer<Reports>>,
+    reports: Reports,
+}
+
+impl Producer {
+    /// Does not connect: the driver does so when there is a record.
+    pub(crate) fn new(cluster: &Cluster) -> Result<Self> {
+        let mut config = cluster.client_config()?;
+        config
+            .set("acks", "all")
+            .set("enable.idempotence", "true")
+            .set("message.timeout.ms", DELIVERY.as_millis().to_string())
+            .set("message.max.bytes", MAX_BYTES)
+            // Records are few, and each is waited for.
+            .set("linger.ms", "0");
+        let reports = Reports::default();
+        let created = config.create_with_context(reports.clone());
+        let producer = created.map_err(|error| error::about("the cluster", &error))?;
+        Ok(Self(Arc::new(Inner { producer: Some(producer), reports })))
+    }
+
+    /// Produces a record. Returns after the brokers have confirmed it.
+    pub(crate) async fn produce(&self, record: NewRecord<'_>) -> Result<()> {
+        let NewRecord { topic, key, payload, headers } = record;
+        let Inner { producer, reports } = &*self.0;
+        let producer = producer.as_ref().ok_or_else(error::closed)?;
+        let mut new = FutureRecord::<[u8], [u8]>::to(topic).headers(owned(headers));
+        if let Some(key) = key {
+            new = new.key(key);
+        }
+        if let Some(payload) = payload {
+            new = new.payload(payload);
+        }
+        let subject = format!("topic {topic}");
+        let explain = |failed: &KafkaError| reports.explain(&subject, failed);
+        match producer.send(new, DELIVERY).await {
+            Ok(_) => Ok(()),
+            Err((failed, _)) => Err(explain(&failed)),
+        }
+    }
+}
+
+fn owned(headers: &[Header]) -> OwnedHeaders {
+    headers.iter().fold(OwnedHeaders::new_with_capacity(headers.len()), |all, header| {
+        all.insert(KafkaHeader { key: &header.name, value: Some(&header.value[..]) })
+    })
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        drop_elsewhere(self.producer.take());
+    }
+}
+
+impl fmt::Debug for Producer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Producer")
+    }
+}
