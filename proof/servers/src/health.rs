@@ -1,10 +1,12 @@
-//! Health checks for servers with a line protocol: one request and one reply over a new connection.
+//! Health checks: one request and one reply over a new connection.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+
+use crate::kafka_protocol;
 
 const BOUND: Duration = Duration::from_secs(2);
 
@@ -22,6 +24,13 @@ pub(crate) fn nats(port: u16) -> Result<()> {
     expect(&mut conversation, &["INFO {"])?;
     conversation.get_mut().write_all(b"CONNECT {\"verbose\":false}\r\nPING\r\n")?;
     expect(&mut conversation, &["PONG", "-ERR 'Authorization Violation'"])
+}
+
+/// Asks for the brokers of the cluster, and expects the asked one among them: clients find it only there.
+pub(crate) fn kafka(port: u16) -> Result<()> {
+    let brokers = kafka_protocol::metadata(port)?.brokers;
+    ensure!(brokers.contains(&port), "not among the registered brokers {brokers:?}");
+    Ok(())
 }
 
 pub(crate) fn connect(port: u16) -> Result<BufReader<TcpStream>> {

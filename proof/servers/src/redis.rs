@@ -57,7 +57,7 @@ fn launch(server: &TestServer, site: &ServerSite) -> Result<Command> {
         .args(["--save", "", "--appendonly", "no", "--dir"])
         .arg(&site.data);
     if let Some(certificates) = &server.certificates {
-        command.args(["--tls-port", &site.tls_port.to_string(), "--tls-auth-clients", "no"]);
+        command.args(["--tls-port", &site.second_port.to_string(), "--tls-auth-clients", "no"]);
         command.arg("--tls-ca-cert-file").arg(certificates.authority());
         command.arg("--tls-cert-file").arg(certificates.certificate());
         command.arg("--tls-key-file").arg(certificates.key());

@@ -13,7 +13,7 @@ use crate::record::{ServerOwner, ServerRecord};
 use crate::server::TestServer;
 use crate::site::{ServerSite, scratch};
 use crate::start::{SignalGroup, StartFailure, attempt};
-use crate::{postgres, resp};
+use crate::{kafka_protocol, postgres, resp};
 
 /// Another process may take the free port before the server does. The server then exits, and is started on another
 /// port.
@@ -92,7 +92,7 @@ impl Running {
     /// The port on which a Redis with certificates accepts TLS.
     #[must_use]
     pub const fn tls_port(&self) -> u16 {
-        self.site.tls_port
+        self.site.second_port
     }
 
     /// The folder it writes to.
@@ -191,6 +191,15 @@ impl Running {
     /// When the statement fails, or there is no reply.
     pub fn sql(&self, statement: &str) -> Result<String> {
         postgres::sql(&self.site, statement)
+    }
+
+    /// Creates a topic on a Kafka, with as many replicas as its settings say.
+    ///
+    /// # Errors
+    ///
+    /// When the topic exists, or there is no reply.
+    pub fn create_topic(&self, name: &str, partitions: i32) -> Result<()> {
+        kafka_protocol::create_topic(self.site.port, name, partitions)
     }
 
     /// Leaves it running. `cargo xtask servers down` stops it.

@@ -41,7 +41,7 @@ pub struct TestServer {
 }
 
 impl TestServer {
-    /// Adds arguments: `--name value` for Redis, `-c name=value` for PostgreSQL.
+    /// Adds arguments: `--name value` for Redis, `-c name=value` for PostgreSQL, `--override name=value` for Kafka.
     #[must_use]
     pub fn args<A: Into<String>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
         self.args.extend(args.into_iter().map(Into::into));
@@ -55,7 +55,7 @@ impl TestServer {
         self
     }
 
-    /// The path of the program. Installs it if it is missing.
+    /// The path of the program, for Kafka of its folder with jars. Installs it if it is missing.
     ///
     /// # Errors
     ///
@@ -88,6 +88,6 @@ impl TestServer {
     }
 
     fn given(&self) -> Option<PathBuf> {
-        std::env::var_os(self.program_variable()).map(PathBuf::from).filter(|file| file.is_file())
+        std::env::var_os(self.program_variable()).map(PathBuf::from).filter(|path| path.exists())
     }
 }

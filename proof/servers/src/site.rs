@@ -25,8 +25,8 @@ pub struct ServerSite {
     pub program: PathBuf,
     /// Its port.
     pub port: u16,
-    /// Its TLS port, for servers that need a second port.
-    pub tls_port: u16,
+    /// A second port, for servers that need one: for TLS, or for a controller.
+    pub second_port: u16,
     /// The folder below `target/servers` with the log and the record.
     pub folder: PathBuf,
     /// The folder that the server writes to. Usually in `folder`.
@@ -35,7 +35,7 @@ pub struct ServerSite {
 }
 
 impl ServerSite {
-    /// Creates the folders and picks a free port.
+    /// Creates the folders and picks free ports.
     pub(crate) fn open(server: &TestServer, program: PathBuf, home: &Path) -> Result<Self> {
         let account = server.account.map(account).transpose()?.flatten();
         fs::create_dir_all(home)?;
@@ -43,7 +43,8 @@ impl ServerSite {
         let data = data(&folder, server.name, account.as_ref()).inspect_err(|_| {
             let _ = fs::remove_dir_all(&folder);
         })?;
-        Ok(Self { program, port: free_port()?, tls_port: free_port()?, folder, data, account })
+        let (port, second_port) = (free_port()?, free_port()?);
+        Ok(Self { program, port, second_port, folder, data, account })
     }
 
     /// A command of this server: run in the data folder, as the server's user.

@@ -22,7 +22,7 @@ use std::thread;
 
 use anyhow::{Context, Error, Result, anyhow};
 use clap::Args;
-use semel_servers::{NATS, POSTGRES, REDIS, TestServer, VALKEY, command};
+use semel_servers::{KAFKA, NATS, POSTGRES, REDIS, TestServer, VALKEY, command};
 
 use crate::api;
 use crate::cargo_messages::BuildMessages;
@@ -35,7 +35,7 @@ pub(crate) use report::GateReport;
 pub(crate) use schedules::ScheduleOptions;
 
 /// Servers that the workspace's tests need.
-const NEEDED: &[&TestServer] = &[&POSTGRES, &REDIS, &VALKEY, &NATS];
+const NEEDED: &[&TestServer] = &[&POSTGRES, &REDIS, &VALKEY, &NATS, &KAFKA];
 
 /// What CI runs.
 const TEST: GatePlan = GatePlan {

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use semel_servers::{
-    Certificates, POSTGRES, REDIS, RedisCluster, RedisSentinel, Running, VALKEY, pgbouncer,
+    Certificates, KAFKA, KafkaCluster, POSTGRES, REDIS, RedisCluster, RedisSentinel, Running,
+    VALKEY, pgbouncer,
 };
 
 fn folder(name: &str) -> PathBuf {
@@ -98,6 +99,36 @@ fn a_sentinel_promotes_the_replica() {
     assert_eq!(set.primary_port().unwrap(), set.primary.port());
     set.fail_over().unwrap();
     assert_eq!(set.replica.ask(&["SET", "a", "1"]).unwrap(), "OK");
+}
+
+#[test]
+fn a_killed_kafka_answers_again_at_its_address_and_keeps_its_topics() {
+    let mut kafka = Running::start(&KAFKA.args(["--override", "num.partitions=2"])).unwrap();
+    let url = kafka.url().to_owned();
+    kafka.create_topic("kept", 3).unwrap();
+    kafka.kill().unwrap();
+    assert!(kafka.create_topic("refused", 1).is_err());
+    kafka.restart().unwrap();
+    assert_eq!(kafka.url(), url);
+    kafka.create_topic("new", 1).unwrap();
+    let error = kafka.create_topic("kept", 3).unwrap_err().to_string();
+    assert!(error.contains("already exists"), "{error}");
+}
+
+#[test]
+fn a_kafka_cluster_goes_on_without_its_leader_and_takes_it_back() {
+    let mut cluster = KafkaCluster::start(&KAFKA, 3).unwrap();
+    assert_eq!(cluster.addresses().split(',').count(), 3);
+    cluster.nodes[0].create_topic("kept", 1).unwrap();
+    cluster.caught_up("kept").unwrap();
+    let first = cluster.leader("kept", 0).unwrap();
+    cluster.nodes[first].kill().unwrap();
+    let next = cluster.leader("kept", 0).unwrap();
+    assert_ne!(next, first);
+    cluster.nodes[next].create_topic("new", 1).unwrap();
+    cluster.nodes[first].restart().unwrap();
+    cluster.complete().unwrap();
+    cluster.caught_up("kept").unwrap();
 }
 
 #[test]
