@@ -1,17 +1,8 @@
 //! The stages that are one cargo command each.
 
-use std::process::Stdio;
-
-use anyhow::{Result, bail};
 use semel_servers::command;
 
-use crate::gate::{GateRun, GateStage};
-
-pub(crate) const TOOLS: GateStage = GateStage {
-    name: "tools",
-    fix: "install the missing tool, then run this again",
-    run: |gate| REQUIRED.iter().try_for_each(|tool| require(gate, tool)),
-};
+use crate::gate::GateStage;
 
 pub(crate) const FMT: GateStage = GateStage {
     name: "fmt",
@@ -47,51 +38,3 @@ pub(crate) const DOCS: GateStage = GateStage {
         gate.run_beside_tests("docs", &mut doc)
     },
 };
-
-/// A program that the gate needs, and a command that shows whether it works.
-struct RequiredTool {
-    command: &'static [&'static str],
-    fix: &'static str,
-}
-
-const REQUIRED: &[RequiredTool] = &[
-    RequiredTool { command: &["git", "--version"], fix: "apt-get install git" },
-    RequiredTool { command: &["cc", "--version"], fix: "apt-get install build-essential" },
-    RequiredTool { command: &["openssl", "version"], fix: "apt-get install openssl" },
-    RequiredTool { command: &["rustdoc", "--version"], fix: "rustup toolchain install stable" },
-    RequiredTool { command: &["cargo", "fmt", "--version"], fix: "rustup component add rustfmt" },
-    RequiredTool { command: &["cargo", "clippy", "--version"], fix: "rustup component add clippy" },
-];
-
-fn require(gate: &GateRun, tool: &RequiredTool) -> Result<()> {
-    let mut command = match tool.command {
-        ["cargo", args @ ..] => gate.cargo(args),
-        [program, args @ ..] => {
-            let mut command = gate.workspace.command(program);
-            command.args(args);
-            command
-        }
-        [] => return Ok(()),
-    };
-    if command::run(command.stdout(Stdio::null()).stderr(Stdio::null())).is_err() {
-        bail!("`{}` does not work: run `{}`", tool.command.join(" "), tool.fix);
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::gate::GateOptions;
-    use crate::gate::tests::TestScope;
-    use crate::workspace::Workspace;
-
-    #[test]
-    fn a_missing_tool_fails_with_the_command_that_installs_it() {
-        let gate =
-            GateRun::new(Workspace::load().unwrap(), TestScope::Quick, &GateOptions::default());
-        let tool = RequiredTool { command: &["no-such-tool"], fix: "apt-get install it" };
-        let error = require(&gate, &tool).unwrap_err().to_string();
-        assert_eq!(error, "`no-such-tool` does not work: run `apt-get install it`");
-    }
-}

@@ -14,6 +14,7 @@ mod promises;
 mod report;
 mod schedules;
 mod tests;
+mod tools;
 
 use std::num::NonZero;
 use std::process::Command;
@@ -40,7 +41,7 @@ const NEEDED: &[&TestServer] = &[&POSTGRES, &REDIS, &VALKEY, &NATS, &KAFKA];
 /// What CI runs.
 const TEST: GatePlan = GatePlan {
     first: &[
-        cargo_stages::TOOLS,
+        tools::STAGE,
         cargo_stages::FMT,
         lint::STAGE,
         promises::STAGE,
@@ -70,7 +71,7 @@ const CHECK: GatePlan = GatePlan {
 
 /// The tests of chosen packages, and nothing else.
 const PACKAGES: GatePlan = GatePlan {
-    first: &[cargo_stages::TOOLS, SERVERS, tests::BUILD],
+    first: &[tools::STAGE, SERVERS, tests::BUILD],
     waiting: &[tests::STAGE],
     computing: &[],
 };
