@@ -151,19 +151,19 @@ impl InboxBenchOptions {
         client.batch_execute(&fill("processed_events")).await?;
         let short = builder(10 * day).build().await?;
         let started = Instant::now();
-        let upkeep = short.upkeep().await?;
+        let report = short.maintain().await?;
         let dropped = started.elapsed();
-        ensure!(upkeep.dropped > 0, "no partition was dropped");
+        ensure!(report.dropped > 0, "no partition was dropped");
         let plain = PgInbox::builder(pool.clone()).schema("inbox_bench").consumer("bench");
         let plain = plain.retention(10 * day).build().await?;
         let started = Instant::now();
-        let purged = plain.upkeep().await?.purged;
+        let purged = plain.maintain().await?.purged;
         let deleted = started.elapsed();
         ensure!(purged == rows, "{purged} of {rows} were purged");
         let text = format!(
             "{:.0} ms, with {} empty ones beside it",
             dropped.as_secs_f64() * 1e3,
-            upkeep.dropped - 1
+            report.dropped - 1
         );
         line(&format!("a partition of {rows} dropped"), &text, "", None);
         line(

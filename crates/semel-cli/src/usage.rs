@@ -179,7 +179,7 @@ Examples:
   semel purge
   semel purge --limit 10000 --json
 
-  The table of an inbox; a service that calls `inbox.keep_up` does this itself:
+  The table of an inbox; a service that calls `inbox.maintain_every` does this itself:
     semel purge --store postgres://owner@db/app --inbox public.processed_events --retention 30d
 
 Exit codes: 0 done, 1 failed, 2 bad usage or bad settings";

@@ -12,7 +12,7 @@
 //! - [`PgInbox::process`] runs a handler for one event; [`PgInbox::process_batch`] and [`PgInbox::process_each`] run
 //!   one for many events in one transaction.
 //! - [`PgInbox::claim_in`] claims an event in a transaction of the caller.
-//! - [`PgInbox::keep_up`] removes old events; [`InboxKeeper`] does it for an operator.
+//! - [`PgInbox::maintain_every`] removes old events; [`InboxMaintenance`] does the same for an operator.
 //! - [`InboxPool`], [`InboxTransaction`] and [`InboxTx`] are what a driver has to implement. They are implemented for
 //!   tokio-postgres, and with the features `sqlx` and `deadpool` for those pools.
 
@@ -24,7 +24,9 @@ mod done;
 mod drivers;
 mod event;
 mod inbox;
-mod keeper;
+mod maintenance;
+mod maintenance_task;
+mod operator;
 mod partitions;
 mod process;
 mod schema;
@@ -33,8 +35,6 @@ mod table;
 mod table_comment;
 pub mod telemetry;
 mod transaction;
-mod upkeep;
-mod upkeep_task;
 
 #[cfg(feature = "deadpool")]
 pub use self::drivers::deadpool::DeadpoolTx;
@@ -47,9 +47,9 @@ pub use self::{
     done::{Done, InboxError},
     event::InboxEvent,
     inbox::{InboxContext, InboxOptions, InboxPolicy, PgInbox},
-    keeper::InboxKeeper,
+    maintenance::{InboxStats, MaintenanceReport},
+    maintenance_task::MaintenanceTask,
+    operator::InboxMaintenance,
     schema::InboxVariant,
     transaction::{InboxPool, InboxTransaction, InboxTx, TxError},
-    upkeep::{InboxStats, Upkeep},
-    upkeep_task::UpkeepTask,
 };

@@ -7,11 +7,11 @@ use serde::Deserialize;
 
 use crate::{
     InboxError, InboxPool, PgInbox,
+    maintenance::unexpected_reply,
     process::{AttemptError, retry},
     sql::array,
     table_comment::DROPPED,
     transaction::TxError,
-    upkeep::unexpected_reply,
 };
 
 /// Days ahead of today that have a partition.
@@ -30,7 +30,7 @@ enum PartitionState {
 
 impl<P: InboxPool> PgInbox<P> {
     /// Creates the partitions of the days ahead. If that fails but today has a partition, the service starts anyway,
-    /// and upkeep creates them later: an `ANALYZE` of the table, for example, blocks it for a while.
+    /// and maintenance creates them later: an `ANALYZE` of the table, for example, blocks it for a while.
     pub(crate) async fn install_partitions(&self) -> Result<()> {
         let Err(error) = self.create_partitions_ahead().await else { return Ok(()) };
         let today = "SELECT to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD')";

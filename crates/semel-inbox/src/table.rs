@@ -23,9 +23,9 @@ impl InboxTable {
         format!("\"{}\".\"{}\"", self.schema, self.name)
     }
 
-    /// The number of the advisory lock that the process holds that looks after the table.
-    pub(crate) fn upkeep_lock(&self) -> i64 {
-        // FNV-1a: the same number in every process and version.
+    /// The number of the advisory lock of the process that maintains the table.
+    pub(crate) fn maintenance_lock(&self) -> i64 {
+        // FNV-1a: the same number in every process and version, so the text keeps the word of earlier versions.
         let hash = format!("semel upkeep {}", self.quoted())
             .bytes()
             .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -64,6 +64,6 @@ mod tests {
     #[test]
     fn the_number_of_the_lock_is_the_same_in_every_version() {
         let table = InboxTable::new("public", "processed_events").unwrap();
-        assert_eq!(table.upkeep_lock(), 4_785_124_358_497_605_068);
+        assert_eq!(table.maintenance_lock(), 4_785_124_358_497_605_068);
     }
 }

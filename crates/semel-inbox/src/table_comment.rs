@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use semel_core::{Error, Result};
 
-use crate::{InboxPool, InboxVariant, PgInbox, transaction::TxError, upkeep::DAY};
+use crate::{InboxPool, InboxVariant, PgInbox, maintenance::DAY, transaction::TxError};
 
 /// The pattern of the note with the first day that is not dropped.
 pub(crate) const DROPPED: &str = "semel: dropped before ([0-9]{4}-[0-9]{2}-[0-9]{2})";
@@ -28,7 +28,7 @@ impl<P: InboxPool> PgInbox<P> {
     }
 
     /// Writes the source window, so that no process that maintains the table removes events sooner. A longer window in
-    /// the comment stays. If the role may not write it, the service starts anyway, and upkeep tries again.
+    /// the comment stays. If the role may not write it, the service starts anyway, and maintenance tries again.
     pub(crate) async fn write_window(&self) -> Result<()> {
         let window = self.settings.options.policy.source_window;
         if self.read_window().await?.is_some_and(|written| written >= window) {
@@ -51,7 +51,7 @@ impl<P: InboxPool> PgInbox<P> {
         Ok(())
     }
 
-    /// Refuses a retention that is shorter than the longest source window of all consumers, if upkeep removes the
+    /// Refuses a retention that is shorter than the longest source window of all consumers, if maintenance removes the
     /// events of all consumers.
     pub(crate) async fn check_window(&self) -> Result<()> {
         let is_for_all = self.settings.is_operator || self.settings.variant != InboxVariant::Full;

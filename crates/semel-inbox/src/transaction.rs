@@ -142,7 +142,7 @@ impl From<TxError> for Error {
                 "; another transaction holds a lock on the table: try again, or end that transaction"
             }
             "23514" => {
-                "; the day of the event has no partition: upkeep creates those ahead, and `process` others"
+                "; the day of the event has no partition: maintenance creates those ahead, and `process` others"
             }
             "57014" => "; the statement_timeout is shorter than the work",
             _ => "",

@@ -43,7 +43,7 @@ const PROBLEMS: [&str; 9] = [
 ];
 
 /// How often samples of histograms are aggregated; until then each of them takes memory.
-const UPKEEP_EVERY: Duration = Duration::from_secs(1);
+const AGGREGATE_EVERY: Duration = Duration::from_secs(1);
 
 /// The metrics of this process, as `/metrics` shows them.
 #[derive(Clone, Debug)]
@@ -88,7 +88,7 @@ pub fn init(log: &LogSettings, buckets: &[Buckets]) -> anyhow::Result<(Metrics, 
     metrics::set_global_recorder(recorder).ok().context("metrics are installed already")?;
     describe();
     register();
-    tokio::spawn(upkeep(handle.clone()));
+    tokio::spawn(aggregate_samples(handle.clone()));
     Ok((Metrics(handle), Logs(guard)))
 }
 
@@ -152,9 +152,9 @@ fn recorder(of_service: &[Buckets]) -> anyhow::Result<PrometheusRecorder> {
     Ok(builder.build_recorder())
 }
 
-async fn upkeep(handle: PrometheusHandle) {
+async fn aggregate_samples(handle: PrometheusHandle) {
     loop {
-        tokio::time::sleep(UPKEEP_EVERY).await;
+        tokio::time::sleep(AGGREGATE_EVERY).await;
         handle.run_upkeep();
     }
 }

@@ -44,7 +44,7 @@ async fn run(pool: &PgPool, schema: &str) -> Result<(), Box<dyn Error>> {
     let inbox =
         PgInbox::builder(pool.clone()).schema(schema).consumer("welcome").install(true).build();
     let inbox = inbox.await?;
-    let _upkeep = inbox.keep_up(Duration::from_secs(3600));
+    let _maintenance = inbox.maintain_every(Duration::from_secs(3600));
 
     let mut source = deliveries();
     while let Some(event) = source.pop_front() {

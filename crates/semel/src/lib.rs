@@ -72,9 +72,9 @@ pub mod inbox {
     #[cfg(feature = "inbox-sqlx")]
     pub use semel_inbox::SqlxTx;
     pub use semel_inbox::{
-        Claimed, Done, InboxClaim, InboxContext, InboxError, InboxEvent, InboxKeeper, InboxOptions,
-        InboxPolicy, InboxPool, InboxStats, InboxTransaction, InboxTx, InboxVariant, PgInbox,
-        PgInboxBuilder, TxError, Upkeep, UpkeepTask, telemetry,
+        Claimed, Done, InboxClaim, InboxContext, InboxError, InboxEvent, InboxMaintenance,
+        InboxOptions, InboxPolicy, InboxPool, InboxStats, InboxTransaction, InboxTx, InboxVariant,
+        MaintenanceReport, MaintenanceTask, PgInbox, PgInboxBuilder, TxError, telemetry,
     };
 }
 

@@ -3,31 +3,31 @@
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use semel::inbox::{InboxKeeper, InboxVariant, Upkeep};
+use semel::inbox::{InboxMaintenance, InboxVariant, MaintenanceReport};
 use semel_service::settings::StoreConfig;
 use serde_json::json;
 
 use crate::{show, store_command::UsageError};
 
-/// What was done to a table.
-pub(super) struct UpkeepReport {
+/// What the maintenance of a table did.
+pub(super) struct InboxPurgeReport {
     table: String,
     variant: InboxVariant,
-    did: Upkeep,
+    report: MaintenanceReport,
 }
 
-pub(super) async fn run_upkeep(
+pub(super) async fn run_maintenance(
     config: &StoreConfig,
     table: &str,
     retention: Duration,
-) -> Result<UpkeepReport> {
+) -> Result<InboxPurgeReport> {
     if !config.url.has_tables() {
         bail!(UsageError(format!(
             "{} has no inbox; name the PostgreSQL that its table is in: --store postgres://USER@HOST/DATABASE",
             config.url
         )));
     }
-    if retention < InboxKeeper::RETENTION_AT_LEAST {
+    if retention < InboxMaintenance::RETENTION_AT_LEAST {
         bail!(UsageError(
             "--retention is shorter than a minute, and late copies of deleted events would run again; write how \
              long your sources may deliver an event again, such as 30d"
@@ -35,14 +35,14 @@ pub(super) async fn run_upkeep(
         ));
     }
     let refused = |error: semel::Error| anyhow!("{error} (--store, --inbox, --retention)");
-    let keeper = config.url.inbox(table, retention).await.map_err(refused)?;
-    let did = keeper.upkeep().await.map_err(refused)?;
-    Ok(UpkeepReport { table: keeper.table(), variant: keeper.variant(), did })
+    let maintenance = config.url.inbox(table, retention).await.map_err(refused)?;
+    let report = maintenance.run().await.map_err(refused)?;
+    Ok(InboxPurgeReport { table: maintenance.table(), variant: maintenance.variant(), report })
 }
 
-impl UpkeepReport {
+impl InboxPurgeReport {
     pub(super) fn json(&self) -> String {
-        let Upkeep { purged, made, dropped } = self.did;
+        let MaintenanceReport { purged, made, dropped } = self.report;
         show::line(&json!({
             "table": self.table,
             "variant": format!("{:?}", self.variant).to_lowercase(),
@@ -53,7 +53,7 @@ impl UpkeepReport {
     }
 
     pub(super) fn text(&self) -> String {
-        let Self { table, did: Upkeep { purged, made, dropped }, .. } = self;
+        let Self { table, report: MaintenanceReport { purged, made, dropped }, .. } = self;
         match self.variant {
             InboxVariant::Partitioned => {
                 format!("dropped {dropped} partitions of {table}, and made {made}\n")

@@ -43,7 +43,7 @@ impl PurgeCommand {
 
     async fn purge(&self, config: StoreConfig) -> Result<ExitCode> {
         if let (Some(table), Some(retention)) = (&self.inbox, self.retention) {
-            let report = inbox::run_upkeep(&config, table, retention.0).await?;
+            let report = inbox::run_maintenance(&config, table, retention.0).await?;
             return Ok(crate::print(&if self.json { report.json() } else { report.text() }));
         }
         let engine = open_store(&config).await?;

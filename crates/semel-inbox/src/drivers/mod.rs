@@ -1,5 +1,5 @@
 //! The inbox over each driver: `InboxTx`, `InboxTransaction` and `InboxPool` for tokio-postgres, deadpool-postgres
-//! and sqlx, and a pool of one connection for `InboxKeeper`.
+//! and sqlx, and a pool of one connection for `InboxMaintenance`.
 
 #[cfg(feature = "deadpool")]
 pub(crate) mod deadpool;

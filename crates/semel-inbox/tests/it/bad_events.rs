@@ -104,7 +104,7 @@ async fn an_event_of_a_dropped_day_fails_alone<P: InboxPool + Clone>(fixture: In
     let (long, client) = (partitioned(&fixture, 20).await, fixture.client().await);
     let old = event_of_day(&client, 15).await;
     long.process_batch(std::slice::from_ref(&old), async |_, _| Ok(())).await.unwrap();
-    assert_eq!(partitioned(&fixture, 10).await.upkeep().await.unwrap().dropped, 1);
+    assert_eq!(partitioned(&fixture, 10).await.maintain().await.unwrap().dropped, 1);
     let batch =
         async || vec![event_of_day(&client, 0).await, old.clone(), event_of_day(&client, 1).await];
     assert_alone(&fixture, &long, batch, &[(1, "dead-letter")]).await;

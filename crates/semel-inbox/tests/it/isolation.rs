@@ -32,7 +32,7 @@ over_pools! {
     a_batch_with_many_locked_events_processes_the_others
     a_deadlock_restarts_the_batch
     an_id_with_two_days_is_not_taken_for_a_duplicate
-    upkeep_of_a_table_with_a_default_partition_names_the_fix
+    maintenance_of_a_table_with_a_default_partition_names_the_fix
     other_text_in_the_table_comment_stays_and_is_ignored
 }
 
@@ -283,7 +283,7 @@ async fn an_id_with_two_days_is_not_taken_for_a_duplicate<P: InboxPool + Clone>(
     assert!(refused.to_string().contains("two days"), "{refused}");
 }
 
-async fn upkeep_of_a_table_with_a_default_partition_names_the_fix<P: InboxPool + Clone>(
+async fn maintenance_of_a_table_with_a_default_partition_names_the_fix<P: InboxPool + Clone>(
     fixture: InboxFixture<P>,
 ) {
     let (inbox, client, name) =
@@ -291,7 +291,7 @@ async fn upkeep_of_a_table_with_a_default_partition_names_the_fix<P: InboxPool +
     handled(&inbox, &event_of_day(&client, 15).await).await;
     let default = format!("CREATE TABLE {name}.rest PARTITION OF {name}.processed_events DEFAULT");
     client.batch_execute(&default).await.unwrap();
-    let refused = partitioned(&fixture, 10).await.upkeep().await.unwrap_err();
+    let refused = partitioned(&fixture, 10).await.maintain().await.unwrap_err();
     assert!(refused.to_string().contains("DEFAULT"), "{refused}");
 }
 
@@ -305,7 +305,7 @@ async fn other_text_in_the_table_comment_stays_and_is_ignored<P: InboxPool + Clo
     handled(&inbox, &event_of_day(&client, 15).await).await;
     let short = partitioned(&fixture, 10).await;
     for _ in 0..2 {
-        short.upkeep().await.unwrap();
+        short.maintain().await.unwrap();
         handled(&short, &event_of_day(&client, 5).await).await;
     }
     let ask = format!("SELECT obj_description('{name}.processed_events'::regclass, 'pg_class')");

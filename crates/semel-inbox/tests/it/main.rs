@@ -11,11 +11,11 @@ mod drivers;
 mod failed_begin;
 mod fixture;
 mod isolation;
+mod maintenance;
 mod orms;
 mod process;
 mod source_window;
 mod tables;
-mod upkeep;
 
 /// Each test over each pool.
 macro_rules! over_pools {

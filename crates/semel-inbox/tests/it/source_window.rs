@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use semel_core::{ErrorKind, Result};
-use semel_inbox::{Done, InboxKeeper, InboxPool, InboxVariant, PgInbox, Upkeep};
+use semel_inbox::{Done, InboxMaintenance, InboxPool, InboxVariant, MaintenanceReport, PgInbox};
 use semel_store_postgres::PostgresStore;
 
 use crate::{
@@ -19,7 +19,7 @@ over_pools! {
     the_default_source_window_is_a_week
     a_consumer_drops_no_partition_within_the_window_of_another
     a_node_with_a_shorter_window_respects_a_longer_one
-    upkeep_writes_the_window_of_a_service_that_did_not_install
+    maintenance_writes_the_window_of_a_service_that_did_not_install
     the_statement_in_the_refusal_corrects_a_wrong_window
     of_two_windows_written_at_once_the_longer_stays
     a_window_keeps_other_text_in_the_table_comment
@@ -27,16 +27,16 @@ over_pools! {
 }
 
 impl<P: InboxPool + Clone> InboxFixture<P> {
-    /// The upkeep of an operator.
-    async fn upkeep_by_operator(&self, days: u32) -> Result<Upkeep> {
+    /// The maintenance of an operator.
+    async fn maintenance_by_operator(&self, days: u32) -> Result<MaintenanceReport> {
         let table = format!("{}.processed_events", self.schema.name);
         let connecting = PostgresStore::builder(&self.schema.url).maintenance_connection();
-        let keeper = InboxKeeper::open(connecting, &table, days * DAY).await;
-        keeper.unwrap().upkeep().await
+        let maintenance = InboxMaintenance::open(connecting, &table, days * DAY).await;
+        maintenance.unwrap().run().await
     }
 
     async fn assert_refused(&self, days: u32, why: &str) -> String {
-        let refused = self.upkeep_by_operator(days).await.unwrap_err();
+        let refused = self.maintenance_by_operator(days).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
         let refused = refused.to_string();
         for word in ["deliver again", "COMMENT ON TABLE", why] {
@@ -86,16 +86,16 @@ async fn an_operator_purges_nothing_within_the_longest_window_of_all_consumers<
     fixture.client().await.batch_execute(&old).await.unwrap();
     fixture.assert_refused(13, "14 d").await;
     assert_eq!(fixture.count("processed_events").await, 30);
-    assert_eq!(fixture.upkeep_by_operator(14).await.unwrap().purged, 17);
+    assert_eq!(fixture.maintenance_by_operator(14).await.unwrap().purged, 17);
 }
 
 async fn the_default_source_window_is_a_week<P: InboxPool + Clone>(fixture: InboxFixture<P>) {
     fixture.inbox(InboxVariant::Minimal).await;
     fixture.set_comment("made by our own migrations").await;
     fixture.assert_refused(6, "no consumer").await;
-    fixture.upkeep_by_operator(7).await.unwrap();
+    fixture.maintenance_by_operator(7).await.unwrap();
     fixture.set_comment("semel: source window 3600 s").await;
-    fixture.upkeep_by_operator(1).await.unwrap();
+    fixture.maintenance_by_operator(1).await.unwrap();
     fixture.set_comment("semel: source window 30 seconds").await;
     fixture.assert_refused(6, "no consumer").await;
     fixture.set_comment("semel: source window 99999999999999999999 s").await;
@@ -114,13 +114,13 @@ async fn a_consumer_drops_no_partition_within_the_window_of_another<P: InboxPool
     let old = event_of_day(&client, 13).await;
     mail.process(&old, async |_, _| Ok(())).await.unwrap();
     let hasty = partitioned("profiles", 3, 3).build().await.unwrap();
-    let refused = hasty.upkeep().await.unwrap_err();
+    let refused = hasty.maintain().await.unwrap_err();
     assert!(refused.to_string().contains("14 d"), "{refused}");
     assert_eq!(fixture.count("processed_events").await, 1);
-    assert_eq!(mail.upkeep().await.unwrap(), Upkeep::default());
+    assert_eq!(mail.maintain().await.unwrap(), MaintenanceReport::default());
 }
 
-/// In a table of the variant [`InboxVariant::Minimal`], upkeep deletes old events of all consumers.
+/// In a table of the variant [`InboxVariant::Minimal`], maintenance deletes old events of all consumers.
 async fn a_node_with_a_shorter_window_respects_a_longer_one<P: InboxPool + Clone>(
     fixture: InboxFixture<P>,
 ) {
@@ -129,20 +129,20 @@ async fn a_node_with_a_shorter_window_respects_a_longer_one<P: InboxPool + Clone
         builder.source_window(days * DAY).build()
     };
     let old = node(7).await.unwrap();
-    old.upkeep().await.unwrap();
+    old.maintain().await.unwrap();
     node(14).await.unwrap();
-    let refused = old.upkeep().await.unwrap_err();
+    let refused = old.maintain().await.unwrap_err();
     assert!(refused.to_string().contains("14 d"), "{refused}");
 }
 
-async fn upkeep_writes_the_window_of_a_service_that_did_not_install<P: InboxPool + Clone>(
+async fn maintenance_writes_the_window_of_a_service_that_did_not_install<P: InboxPool + Clone>(
     fixture: InboxFixture<P>,
 ) {
     fixture.inbox(InboxVariant::Full).await;
     fixture.set_comment("ours").await;
     let service = fixture.builder().install(false).source_window(20 * DAY).build().await.unwrap();
     assert_eq!(fixture.comment().await.unwrap(), "ours");
-    service.upkeep().await.unwrap();
+    service.maintain().await.unwrap();
     assert_eq!(fixture.comment().await.unwrap(), "ours semel: source window 1728000 s");
 }
 
@@ -159,7 +159,7 @@ async fn the_statement_in_the_refusal_corrects_a_wrong_window<P: InboxPool + Clo
     fixture.client().await.batch_execute(&refused[at..]).await.unwrap();
     let expected = "Bob's semel: dropped before 2026-01-01 semel: source window 86400 s";
     assert_eq!(fixture.comment().await.unwrap(), expected);
-    fixture.upkeep_by_operator(1).await.unwrap();
+    fixture.maintenance_by_operator(1).await.unwrap();
 }
 
 /// With a default isolation level in which a transaction sees only what was committed when it began.
@@ -200,7 +200,7 @@ async fn a_window_keeps_other_text_in_the_table_comment<P: InboxPool + Clone>(
     long.process(&event_of_day(&fixture.client().await, 30).await, async |_, _| Ok(()))
         .await
         .unwrap();
-    assert_eq!(partitioned(0).build().await.unwrap().upkeep().await.unwrap().dropped, 1);
+    assert_eq!(partitioned(0).build().await.unwrap().maintain().await.unwrap().dropped, 1);
     let said = fixture.comment().await.unwrap();
     let noted = "ours since 2020 semel: source window 259200 s semel: dropped before ";
     assert!(said.starts_with(noted), "{said}");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use semel_inbox::{Done, InboxError, InboxPool, InboxVariant, Upkeep};
+use semel_inbox::{Done, InboxError, InboxPool, InboxVariant, MaintenanceReport};
 
 use crate::{
     fixture::{InboxFixture, event, event_of_day},
@@ -73,7 +73,10 @@ async fn old_events_are_purged_in_batches<P: InboxPool + Clone>(fixture: InboxFi
         0,
         "the oldest go first"
     );
-    assert_eq!(inbox.upkeep().await.unwrap(), Upkeep { purged: 6 + 1, ..Upkeep::default() });
+    assert_eq!(
+        inbox.maintain().await.unwrap(),
+        MaintenanceReport { purged: 6 + 1, ..MaintenanceReport::default() }
+    );
     assert_eq!(fixture.count("processed_events").await, 9);
 }
 
@@ -101,13 +104,17 @@ async fn old_partitions_are_dropped_and_new_ones_made<P: InboxPool + Clone>(
         .build()
         .await
         .unwrap();
-    let upkeep = short.upkeep().await.unwrap();
-    assert_eq!((upkeep.dropped, upkeep.purged), (1, 0));
+    let maintenance = short.maintain().await.unwrap();
+    assert_eq!((maintenance.dropped, maintenance.purged), (1, 0));
     assert_eq!(
         (fixture.effects_and_records(&old).await, fixture.effects_and_records(&new).await),
         ((1, 0), (1, 1))
     );
-    assert_eq!(short.upkeep().await.unwrap(), Upkeep::default(), "nothing is left to do");
+    assert_eq!(
+        short.maintain().await.unwrap(),
+        MaintenanceReport::default(),
+        "nothing is left to do"
+    );
     let done = short.process(&new, async |tx, _| Ok(fixture.insert_effect(tx, &new).await?)).await;
     assert_eq!(done.unwrap(), Done::Duplicate(None));
 }
@@ -150,7 +157,7 @@ async fn a_dropped_partition_is_not_created_again<P: InboxPool + Clone>(fixture:
     let old = event_of_day(&fixture.client().await, 15).await;
     let long = partitioned(20).await.unwrap();
     long.process(&old, async |tx, _| Ok(fixture.insert_effect(tx, &old).await?)).await.unwrap();
-    assert_eq!(partitioned(10).await.unwrap().upkeep().await.unwrap().dropped, 1);
+    assert_eq!(partitioned(10).await.unwrap().maintain().await.unwrap().dropped, 1);
     let refused = long.process::<(), _>(&old, async |_, _| panic!("it runs again")).await;
     let Err(InboxError::Store(error)) = refused else { panic!("{refused:?}") };
     assert!(error.to_string().contains("dead-letter"), "{error}");
@@ -165,7 +172,7 @@ async fn a_consumer_purges_only_its_own<P: InboxPool + Clone>(fixture: InboxFixt
         fixture.schema.name
     );
     fixture.client().await.batch_execute(&rows).await.unwrap();
-    assert_eq!(mail.upkeep().await.unwrap().purged, 1);
+    assert_eq!(mail.maintain().await.unwrap().purged, 1);
     assert_eq!(fixture.count("processed_events WHERE consumer = 'profiles'").await, 1);
 }
 

@@ -3,18 +3,18 @@
 use std::time::Duration;
 
 use semel_core::{Error, Result};
-use semel_inbox::InboxKeeper;
+use semel_inbox::InboxMaintenance;
 
 use super::{StoreOptions, StoreUrl, url::StoreLocation};
 
 impl StoreUrl {
-    /// The keeper that does the maintenance of the inbox in `table`, which is `[SCHEMA.]TABLE`, on this server.
+    /// Opens the maintenance of the inbox in `table`, which is `[SCHEMA.]TABLE`, on this server.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when this is not PostgreSQL, the table is not that of an
     /// inbox, or the retention is too short; else when the server cannot be reached.
-    pub async fn inbox(&self, table: &str, retention: Duration) -> Result<InboxKeeper> {
+    pub async fn inbox(&self, table: &str, retention: Duration) -> Result<InboxMaintenance> {
         let StoreLocation::Postgres(server) = &self.0 else {
             return Err(Error::invalid(format!(
                 "{self} has no inbox; name the PostgreSQL that its table is in: postgres://USER@HOST/DATABASE"
@@ -23,7 +23,7 @@ impl StoreUrl {
         let builder = super::postgres::builder(server, &StoreOptions::default());
         let named =
             |error: Error| Error::new(error.kind(), format!("{self}: {error}")).with_source(error);
-        let keeper = InboxKeeper::open(builder.maintenance_connection(), table, retention);
-        keeper.await.map_err(named)
+        let opening = InboxMaintenance::open(builder.maintenance_connection(), table, retention);
+        opening.await.map_err(named)
     }
 }

@@ -10,7 +10,7 @@ use clap::Args;
 use deadpool_postgres::{Manager, Pool};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use semel_core::WorkError;
-use semel_inbox::{Done, InboxError, InboxEvent, InboxPool, InboxTx, PgInbox, Upkeep};
+use semel_inbox::{Done, InboxError, InboxEvent, InboxPool, InboxTx, MaintenanceReport, PgInbox};
 use sqlx::postgres::PgPoolOptions;
 use tokio::time::sleep;
 use tokio_postgres::NoTls;
@@ -19,7 +19,7 @@ use super::tables::{flat, id, partitioned};
 use crate::process::die_with_parent;
 
 /// The interval of maintenance. A worker lives for a few of these.
-const UPKEEP: Duration = Duration::from_millis(100);
+const MAINTENANCE: Duration = Duration::from_millis(100);
 
 /// The arguments of a worker process.
 #[derive(Args, Clone, Debug)]
@@ -99,8 +99,8 @@ impl<P: InboxPool + Clone + 'static> Inboxes<P> {
     async fn maintain(&self) -> Result<()> {
         for inbox in [&self.partitioned, &self.flat] {
             for turn in 0.. {
-                match inbox.upkeep().await {
-                    Ok(done) if done == Upkeep::default() => break,
+                match inbox.maintain().await {
+                    Ok(done) if done == MaintenanceReport::default() => break,
                     Err(error) if turn > 200 => return Err(error.into()),
                     Ok(_) | Err(_) => sleep(Duration::from_millis(10)).await,
                 }
@@ -112,13 +112,14 @@ impl<P: InboxPool + Clone + 'static> Inboxes<P> {
 
 async fn run<P: InboxPool + Clone + 'static>(job: &InboxJob, pool: P) -> Result<()> {
     let inboxes = Inboxes::of(job, &pool).await?;
-    let upkeep = [inboxes.partitioned.keep_up(UPKEEP), inboxes.flat.keep_up(UPKEEP)];
+    let maintenance =
+        [inboxes.partitioned.maintain_every(MAINTENANCE), inboxes.flat.maintain_every(MAINTENANCE)];
     if job.all {
         for number in 0..job.events {
             deliver_until_done(&inboxes, number).await?;
         }
         // While the background maintenance runs, a pass of our own would do nothing.
-        drop(upkeep);
+        drop(maintenance);
         return inboxes.maintain().await;
     }
     let mut rng = StdRng::seed_from_u64(job.seed);

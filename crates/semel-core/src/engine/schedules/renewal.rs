@@ -60,7 +60,7 @@ async fn leases_of_two_lengths() {
         let (inner, store) = (engine.inner.clone(), store.clone());
         spawn(async move {
             a_while(length).await;
-            let (lease, _keeper, lost) = owner(&inner, &store, n, length).await;
+            let (lease, _renewal, lost) = owner(&inner, &store, n, length).await;
             for _ in 0..4 {
                 sleep(length / 2).await;
                 assert!(is_owned(&store, &lease).await, "a lease was not renewed in time");
@@ -97,7 +97,7 @@ fn an_owner_whose_record_was_erased_gets_the_signal_within_a_third_of_its_lease(
         let owners = [1, 2].map(|n| {
             let (inner, store) = (engine.inner.clone(), store.clone());
             spawn(async move {
-                let (lease, _keeper, lost) = owner(&inner, &store, n, LEASE).await;
+                let (lease, _renewal, lost) = owner(&inner, &store, n, LEASE).await;
                 a_while(LEASE * 2).await;
                 store.erase(&lease.owner.key).await.expect("memory");
                 let erased = Instant::now();
@@ -123,7 +123,7 @@ fn an_owner_gets_the_signal_however_long_any_step_takes() {
         let owners = [(1, LEASE), (2, LEASE / 10)].map(|(n, length)| {
             let (inner, store) = (engine.inner.clone(), store.clone());
             spawn(async move {
-                let (lease, _keeper, lost) = owner(&inner, &store, n, length).await;
+                let (lease, _renewal, lost) = owner(&inner, &store, n, length).await;
                 store.erase(&lease.owner.key).await.expect("memory");
                 lost.fired().await;
             })
@@ -144,7 +144,7 @@ fn an_owner_whose_store_does_not_reply_gets_the_signal_at_four_fifths() {
             spawn(async move {
                 a_while(LEASE).await;
                 let claimed = Instant::now();
-                let (_, _keeper, lost) = owner(&inner, &store, n, length).await;
+                let (_, _renewal, lost) = owner(&inner, &store, n, length).await;
                 lost.fired().await;
                 assert_eq!(claimed.elapsed(), length * 4 / 5);
             })

@@ -1,4 +1,4 @@
-//! Upkeep: as a task, by many processes at once, and by an operator.
+//! Maintenance: as a task, by many processes at once, and by an operator.
 
 use std::{
     error::Error,
@@ -9,7 +9,9 @@ use std::{
 use futures_util::future::join_all;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use semel_core::{Classifier, DefaultClassifier};
-use semel_inbox::{Done, InboxKeeper, InboxPool, InboxVariant, PgInbox, Upkeep, telemetry::name};
+use semel_inbox::{
+    Done, InboxMaintenance, InboxPool, InboxVariant, MaintenanceReport, PgInbox, telemetry::name,
+};
 use semel_store_postgres::PostgresStore;
 use tokio_postgres::Client;
 
@@ -22,10 +24,10 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 const SOON: Duration = Duration::from_millis(20);
 
 over_pools! {
-    keep_up_purges_old_events_and_sets_the_gauges
-    upkeep_ends_with_its_handle
-    upkeep_that_failed_is_tried_again
-    many_nodes_may_run_upkeep_at_once
+    maintain_every_purges_old_events_and_sets_the_gauges
+    maintenance_ends_with_its_handle
+    maintenance_that_failed_is_tried_again
+    many_nodes_may_run_maintenance_at_once
     a_partition_that_a_killed_process_left_half_dropped_is_dropped
 }
 
@@ -71,7 +73,7 @@ async fn handled<P: InboxPool + Clone>(fixture: &InboxFixture<P>, id: &str, ago:
     fixture.client().await.batch_execute(&row).await.unwrap();
 }
 
-async fn keep_up_purges_old_events_and_sets_the_gauges<P>(fixture: InboxFixture<P>)
+async fn maintain_every_purges_old_events_and_sets_the_gauges<P>(fixture: InboxFixture<P>)
 where
     P: InboxPool + Clone + 'static,
 {
@@ -79,7 +81,7 @@ where
     let inbox = fixture.builder().retention(10 * DAY).build().await.unwrap();
     handled(&fixture, "young", 5).await;
     handled(&fixture, "old", 20).await;
-    let task = inbox.keep_up(SOON);
+    let task = inbox.maintain_every(SOON);
     until("the old event is gone", async || fixture.count("processed_events").await == 1).await;
     let table = format!("{}.processed_events", fixture.schema.name);
     let days = 24.0 * 3600.0;
@@ -96,7 +98,7 @@ where
     drop(task);
 }
 
-async fn upkeep_ends_with_its_handle<P>(fixture: InboxFixture<P>)
+async fn maintenance_ends_with_its_handle<P>(fixture: InboxFixture<P>)
 where
     P: InboxPool + Clone + 'static,
 {
@@ -110,7 +112,7 @@ where
     let builder = fixture.builder().classifier(classifier).retention(10 * DAY);
     let inbox = builder.build().await.unwrap();
     handled(&fixture, "old", 20).await;
-    let task = inbox.keep_up(SOON);
+    let task = inbox.maintain_every(SOON);
     drop(inbox);
     until("the old event is gone", async || fixture.count("processed_events").await == 0).await;
     assert_eq!(Arc::strong_count(&probe), 2, "the task has the inbox");
@@ -118,7 +120,7 @@ where
     until("the task has ended", async || Arc::strong_count(&probe) == 1).await;
 }
 
-async fn upkeep_that_failed_is_tried_again<P>(fixture: InboxFixture<P>)
+async fn maintenance_that_failed_is_tried_again<P>(fixture: InboxFixture<P>)
 where
     P: InboxPool + Clone + 'static,
 {
@@ -128,8 +130,8 @@ where
     let (client, name) = (fixture.client().await, &fixture.schema.name);
     let renamed = format!("ALTER TABLE {name}.processed_events RENAME TO elsewhere");
     client.batch_execute(&renamed).await.unwrap();
-    assert!(inbox.upkeep().await.unwrap_err().to_string().contains("inbox.install()"));
-    let _task = inbox.keep_up(SOON);
+    assert!(inbox.maintain().await.unwrap_err().to_string().contains("inbox.install()"));
+    let _task = inbox.maintain_every(SOON);
     let scans = "SELECT xact_rollback FROM pg_stat_database WHERE datname = current_database()";
     let before: i64 = client.query_one(scans, &[]).await.unwrap().get(0);
     until("a turn failed", async || {
@@ -158,14 +160,18 @@ async fn with_old_partitions<P: InboxPool + Clone>(
     days(10).await.unwrap()
 }
 
-async fn many_nodes_may_run_upkeep_at_once<P: InboxPool + Clone>(fixture: InboxFixture<P>) {
+async fn many_nodes_may_run_maintenance_at_once<P: InboxPool + Clone>(fixture: InboxFixture<P>) {
     let inbox = with_old_partitions(&fixture, 6).await;
-    let done = join_all((0..4).map(|_| inbox.upkeep())).await;
+    let done = join_all((0..4).map(|_| inbox.maintain())).await;
     let dropped: u32 = done.into_iter().map(|it| it.unwrap().dropped).sum();
     // A process skips partitions that another one drops, so some may be left.
-    let rest = inbox.upkeep().await.unwrap().dropped;
+    let rest = inbox.maintain().await.unwrap().dropped;
     assert_eq!(dropped + rest, 6);
-    assert_eq!(inbox.upkeep().await.unwrap(), Upkeep::default(), "nothing is left to do");
+    assert_eq!(
+        inbox.maintain().await.unwrap(),
+        MaintenanceReport::default(),
+        "nothing is left to do"
+    );
 }
 
 /// DETACH … FINALIZE, which completes what a killed process began, locks the table and waits for all current readers.
@@ -235,7 +241,7 @@ async fn a_partition_that_a_killed_process_left_half_dropped_is_dropped<P: Inbox
     }
     let mark = format!("COMMENT ON TABLE {left} IS 'semel: past its retention, to be dropped'");
     client.batch_execute(&mark).await.unwrap();
-    assert_eq!(inbox.upkeep().await.unwrap().dropped, 1);
+    assert_eq!(inbox.maintain().await.unwrap().dropped, 1);
     let is_there = async |part: &str| {
         let there = client.query_one("SELECT to_regclass($1::text) IS NOT NULL", &[&part]).await;
         there.unwrap().get::<_, bool>(0)
@@ -245,17 +251,17 @@ async fn a_partition_that_a_killed_process_left_half_dropped_is_dropped<P: Inbox
 }
 
 #[tokio::test]
-async fn a_keeper_detects_the_variant_of_a_table() {
+async fn an_operator_detects_the_variant_of_a_table() {
     let fixture = InboxFixture::over_sqlx().await;
     let name = &fixture.schema.name;
-    let keeper = async |table: &str| {
+    let opened = async |table: &str| {
         let connecting = PostgresStore::builder(&fixture.schema.url).maintenance_connection();
-        InboxKeeper::open(connecting, &format!("{name}.{table}"), 10 * DAY).await
+        InboxMaintenance::open(connecting, &format!("{name}.{table}"), 10 * DAY).await
     };
     let variants = [InboxVariant::Minimal, InboxVariant::Full, InboxVariant::Partitioned];
     for (table, variant) in ["minimal", "full", "parts"].into_iter().zip(variants) {
         fixture.builder().table(table).variant(variant).build().await.unwrap();
-        assert_eq!(keeper(table).await.unwrap().variant(), variant);
+        assert_eq!(opened(table).await.unwrap().variant(), variant);
     }
     let day = event_of_day(&fixture.client().await, 0).await.day().unwrap().replace('-', "");
     for (table, why) in [
@@ -264,7 +270,7 @@ async fn a_keeper_detects_the_variant_of_a_table() {
         (format!("parts_p{day}"), "is a partition"),
         ("a-b".to_owned(), "table: use 1 to 48 characters"),
     ] {
-        let refused = keeper(&table).await.unwrap_err().to_string();
+        let refused = opened(&table).await.unwrap_err().to_string();
         assert!(refused.contains(why), "{table}: {refused}");
     }
 }

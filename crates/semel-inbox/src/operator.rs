@@ -1,4 +1,4 @@
-//! Upkeep of a table by an operator, outside of the services that use it.
+//! Maintenance of a table by an operator, outside of the services that use it.
 
 use std::{ops::Deref, time::Duration};
 
@@ -6,16 +6,16 @@ use semel_core::{Error, ErrorKind, Result};
 use tokio_postgres::Client;
 
 use crate::{
-    InboxPool, InboxStats, InboxVariant, PgInbox, Upkeep, builder::RETENTION_AT_LEAST,
+    InboxPool, InboxStats, InboxVariant, MaintenanceReport, PgInbox, builder::RETENTION_AT_LEAST,
     drivers::single_connection::SingleConnection, table::InboxTable,
 };
 
-/// Maintains the table of an inbox over its own connection, and detects the variant of the table. `semel purge --inbox`
-/// uses it.
+/// The maintenance of an inbox's table by an operator. It has its own connection, and detects the variant of the table.
+/// `semel purge --inbox` uses it.
 #[derive(Debug)]
-pub struct InboxKeeper(PgInbox<SingleConnection>);
+pub struct InboxMaintenance(PgInbox<SingleConnection>);
 
-impl InboxKeeper {
+impl InboxMaintenance {
     /// The shortest retention of an inbox.
     pub const RETENTION_AT_LEAST: Duration = RETENTION_AT_LEAST;
 
@@ -53,14 +53,14 @@ impl InboxKeeper {
         self.0.table()
     }
 
-    /// As [`PgInbox::upkeep`], for all consumers.
+    /// As [`PgInbox::maintain`], for all consumers.
     ///
     /// # Errors
     ///
     /// When the server fails, when the role lacks a right, and when the retention is shorter than the source window in
     /// the table's comment, or than a week if the comment has none.
-    pub async fn upkeep(&self) -> Result<Upkeep> {
-        self.0.upkeep().await
+    pub async fn run(&self) -> Result<MaintenanceReport> {
+        self.0.maintain().await
     }
 
     /// As [`PgInbox::stats`].

@@ -1,4 +1,4 @@
-//! Installs the table of an inbox and keeps it small: purging, partitions, statistics.
+//! Maintenance of an inbox's table: installs it, purges old events, creates and drops partitions, reads its size.
 
 use std::time::Duration;
 
@@ -17,9 +17,9 @@ pub(crate) const DAY: u64 = 24 * 3600;
 const BEGIN_CHANGE: &str =
     "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL semel.begun = 'on'; SAVEPOINT semel";
 
-/// What [`PgInbox::upkeep`] did.
+/// What [`PgInbox::maintain`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Upkeep {
+pub struct MaintenanceReport {
     /// Events that were deleted.
     pub purged: u64,
     /// Partitions that were created.
@@ -52,7 +52,7 @@ impl<P: InboxPool> PgInbox<P> {
         }
         let install = self.settings.variant.install(&self.settings.table);
         // Two nodes that start at once must not create the same table.
-        self.with_upkeep_lock(&install).await?;
+        self.with_maintenance_lock(&install).await?;
         self.write_window().await?;
         match self.settings.variant {
             InboxVariant::Partitioned => self.install_partitions().await,
@@ -61,7 +61,7 @@ impl<P: InboxPool> PgInbox<P> {
     }
 
     /// Refuses a server that is too old for partitions. Building an inbox without `install` does not contact the
-    /// server, which may be down; then upkeep reports it.
+    /// server, which may be down; then maintenance reports it.
     async fn check_server(&self) -> Result<()> {
         let reply =
             self.pool.query_text("SELECT current_setting('server_version_num')", &[]).await?;
@@ -79,9 +79,9 @@ impl<P: InboxPool> PgInbox<P> {
     /// # Errors
     ///
     /// When the server fails or the role lacks a right. In tables of other variants than [`InboxVariant::Full`], where
-    /// upkeep removes the events of all consumers, also when the retention is shorter than the source window in the
-    /// table's comment.
-    pub async fn upkeep(&self) -> Result<Upkeep> {
+    /// maintenance removes the events of all consumers, also when the retention is shorter than the source window in
+    /// the table's comment.
+    pub async fn maintain(&self) -> Result<MaintenanceReport> {
         if !self.settings.is_operator {
             self.write_window().await?;
         }
@@ -90,16 +90,16 @@ impl<P: InboxPool> PgInbox<P> {
                 self.check_server().await?;
                 let (created, dropped) =
                     (self.create_partitions_ahead().await, self.drop_partitions().await);
-                Ok(Upkeep { made: created?, dropped: dropped?, purged: 0 })
+                Ok(MaintenanceReport { made: created?, dropped: dropped?, purged: 0 })
             }
             InboxVariant::Minimal | InboxVariant::Full => {
                 self.check_window().await?;
-                let mut upkeep = Upkeep::default();
+                let mut report = MaintenanceReport::default();
                 loop {
                     let purged = self.purge(BATCH).await?;
-                    upkeep.purged += u64::from(purged);
+                    report.purged += u64::from(purged);
                     if purged < BATCH {
-                        return Ok(upkeep);
+                        return Ok(report);
                     }
                 }
             }
@@ -177,7 +177,7 @@ impl<P: InboxPool> PgInbox<P> {
 
     /// Runs statements while no other process installs. Claims queue behind a lock that these statements wait for, so
     /// the lock timeout is short.
-    async fn with_upkeep_lock(&self, statements: &str) -> Result<(), TxError> {
+    async fn with_maintenance_lock(&self, statements: &str) -> Result<(), TxError> {
         let lock = format!("SELECT pg_advisory_xact_lock({})::text", self.lock());
         let (mut tx, _) = self.pool.begin(BEGIN, &lock, &[]).await?;
         tx.run(&format!("SET LOCAL lock_timeout = '2s'; {statements}")).await?;
@@ -186,7 +186,7 @@ impl<P: InboxPool> PgInbox<P> {
 
     /// The advisory lock of the process that maintains the table.
     fn lock(&self) -> i64 {
-        self.settings.table.upkeep_lock()
+        self.settings.table.maintenance_lock()
     }
 
     fn retention(&self) -> String {
