@@ -47,7 +47,7 @@ pub(crate) fn exit_code(result: Result<ExitCode>) -> ExitCode {
 pub(crate) async fn open_store(config: &StoreConfig) -> Result<Engine> {
     refuse_absent(config)?;
     let options = config.options.clone();
-    let options = StoreOptions { cache: None, migrate: false, look_only: true, ..options };
+    let options = StoreOptions { cache: None, migrate: false, skip_setup: true, ..options };
     store::open(&config.url, &options).await
 }
 

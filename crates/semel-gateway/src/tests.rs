@@ -42,9 +42,9 @@ impl InProcessGateway {
     async fn over(store: impl Store, folder: Option<TempDir>) -> Self {
         let (upstream, broken) = (TestUpstream::new(), Switch::default());
         let served = upstream.serve().await;
-        let kit = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kit.toml");
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/conformance.toml");
         let url = served.base_url().to_string();
-        let config = config(&["--config", kit, "--upstream", &url]);
+        let config = config(&["--config", file, "--upstream", &url]);
         let store = Breakable::new(store, broken.clone());
         let engine = Engine::builder().store(store).build().unwrap();
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
@@ -81,7 +81,7 @@ impl semel_conformance::http::HttpTarget for InProcessGateway {
         &[]
     }
     async fn erase(&self, operation: &str, authorization: &str, id: &str) {
-        let scope = Scope::new("kit", Principal::credential(authorization), operation);
+        let scope = Scope::new("conformance", Principal::credential(authorization), operation);
         let key = self.engine.key_hash(&scope.key(id).unwrap());
         self.engine.erase(&key, "the suite erases it").await.unwrap();
     }

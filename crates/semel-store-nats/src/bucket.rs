@@ -57,7 +57,7 @@ impl NatsSettings {
     async fn open_bucket(&self, bucket: &BucketClient) -> Result<StreamConfig, RequestError> {
         let info = match bucket.info().await? {
             Some(info) => info,
-            None if self.look_only => return Err(RequestError::Refused(missing(self))),
+            None if self.skip_setup => return Err(RequestError::Refused(missing(self))),
             None => self.create(bucket).await?,
         };
         check::refuse_unfit(&info.config, self).map_err(RequestError::Refused)?;

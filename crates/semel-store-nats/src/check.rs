@@ -225,7 +225,7 @@ mod tests {
             url: NatsUrl::parse("nats://localhost/ids").unwrap(),
             names: NatsNames::new("ids", "semel").unwrap(),
             secret_check: [0; 32],
-            look_only: false,
+            skip_setup: false,
             call_timeout: Duration::from_secs(5),
             replicas: None,
             old_server: None,

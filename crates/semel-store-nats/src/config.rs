@@ -21,7 +21,7 @@ pub struct NatsStoreBuilder {
     replicas: Option<u8>,
     old_server: Option<Duration>,
     secret: Option<HashSecret>,
-    look_only: bool,
+    skip_setup: bool,
 }
 
 impl NatsStoreBuilder {
@@ -42,7 +42,7 @@ impl NatsStoreBuilder {
             replicas: None,
             old_server: None,
             secret: None,
-            look_only: false,
+            skip_setup: false,
         }
     }
 
@@ -73,10 +73,10 @@ impl NatsStoreBuilder {
         Self { secret: Some(secret), ..self }
     }
 
-    /// For a process that reads and claims nothing: it makes no bucket, and does not set the hash secret if no process
-    /// has done so.
-    pub fn look_only(self, look_only: bool) -> Self {
-        Self { look_only, ..self }
+    /// Makes no missing bucket, and does not write the hash secret if no process has written it. For a process that
+    /// claims no keys, such as an operator's command.
+    pub fn skip_setup(self, skip_setup: bool) -> Self {
+        Self { skip_setup, ..self }
     }
 
     /// Connects, makes the bucket if there is none, and checks that it can keep the store's promises.
@@ -115,7 +115,7 @@ impl NatsStoreBuilder {
         let settings = NatsSettings {
             names: NatsNames::new(&url.bucket, &self.prefix)?,
             secret_check: HashSecret::check_value(self.secret.as_ref()),
-            look_only: self.look_only,
+            skip_setup: self.skip_setup,
             call_timeout: self.call_timeout,
             replicas: self.replicas.or(url.replicas),
             old_server: self.old_server.or(url.old_server),

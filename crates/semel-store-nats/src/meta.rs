@@ -19,7 +19,7 @@ impl NatsSettings {
         let revision = stored.as_ref().map_or(0, |message| message.revision);
         match stored.and_then(|message| message.value) {
             Some(stored) => self.compare_secret(&stored).map_err(RequestError::Refused),
-            None if self.look_only => Ok(()),
+            None if self.skip_setup => Ok(()),
             None => {
                 let bytes = Bytes::copy_from_slice(&self.secret_check);
                 let value = Encoded { bytes, ttl: None };

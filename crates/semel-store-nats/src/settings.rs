@@ -12,7 +12,7 @@ pub(crate) struct NatsSettings {
     /// Differs if the hash secret differs, and does not reveal it.
     pub(crate) secret_check: [u8; 32],
     /// Makes no bucket, and writes no value that other processes would have to agree with.
-    pub(crate) look_only: bool,
+    pub(crate) skip_setup: bool,
     pub(crate) call_timeout: Duration,
     /// The number of copies that the bucket must have, if the user has set one.
     pub(crate) replicas: Option<u8>,

@@ -27,7 +27,7 @@ pub struct PostgresStoreBuilder {
     pub(crate) lock_timeout: Duration,
     pub(crate) secret: Option<HashSecret>,
     pub(crate) migrate: bool,
-    pub(crate) look_only: bool,
+    pub(crate) skip_setup: bool,
 }
 
 impl PostgresStoreBuilder {
@@ -56,7 +56,7 @@ impl PostgresStoreBuilder {
             lock_timeout: Self::LOCK_TIMEOUT,
             secret: None,
             migrate: false,
-            look_only: false,
+            skip_setup: false,
         }
     }
 
@@ -104,10 +104,10 @@ impl PostgresStoreBuilder {
         self
     }
 
-    /// For a process that reads and claims nothing: if no process has set the hash secret of the table yet, this one
-    /// does not either.
-    pub const fn look_only(mut self, look_only: bool) -> Self {
-        self.look_only = look_only;
+    /// Writes neither the hash secret nor the identity of the table if no process has written them, and does not extend
+    /// a failback window. For a process that claims no keys, such as an operator's command.
+    pub const fn skip_setup(mut self, skip_setup: bool) -> Self {
+        self.skip_setup = skip_setup;
         self
     }
 

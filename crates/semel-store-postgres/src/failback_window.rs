@@ -27,9 +27,9 @@ impl FailbackWindow for PostgresStore {
     }
 
     async fn extend_to(&self, span: Duration) -> Result<Duration> {
-        if self.maintenance().settings().look_only {
+        if self.maintenance().settings().skip_setup {
             return Err(Error::invalid(
-                "postgres: this store was opened with look_only and does not write",
+                "postgres: this store was opened with skip_setup and extends no failback window",
             ));
         }
         let (maintenance, span) = (self.maintenance(), span_to_sql(Span::from(span)).min(LONGEST));

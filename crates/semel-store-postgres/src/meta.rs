@@ -90,7 +90,7 @@ pub(crate) async fn check_and_settle(
 ) -> Result<MetaTable> {
     let mut meta = MetaTable::read(&connection.client, &settings.names).await?;
     meta.check_version(&settings.names)?;
-    if (meta.secret.is_none() || meta.identity.is_none()) && !settings.look_only {
+    if (meta.secret.is_none() || meta.identity.is_none()) && !settings.skip_setup {
         let value = HashSecret::check_value(settings.secret.as_ref());
         let insert = format!(
             "INSERT INTO {} (name, value) VALUES ($1, $2), ($3, $4) ON CONFLICT (name) DO NOTHING",

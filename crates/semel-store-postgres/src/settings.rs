@@ -20,7 +20,7 @@ pub(crate) struct PgSettings {
     pub(crate) connect_timeout: Duration,
     pub(crate) secret: Option<HashSecret>,
     /// A store that only reads: if no process has set the hash secret yet, this one does not either.
-    pub(crate) look_only: bool,
+    pub(crate) skip_setup: bool,
     /// Sent when a connection was lost: every worker then checks its own connection before the next batch.
     pub(crate) check: watch::Sender<()>,
 }
@@ -46,7 +46,7 @@ impl PgSettings {
             lock_timeout: builder.lock_timeout,
             connect_timeout,
             secret: builder.secret.clone(),
-            look_only: builder.look_only,
+            skip_setup: builder.skip_setup,
             check: watch::Sender::default(),
         })
     }

@@ -32,7 +32,7 @@ pub struct RedisStoreBuilder {
     connections: usize,
     batch: usize,
     secret: Option<HashSecret>,
-    look_only: bool,
+    skip_setup: bool,
     connect_later: bool,
 }
 
@@ -57,7 +57,7 @@ impl RedisStoreBuilder {
             connections: Self::CONNECTIONS,
             batch: Self::BATCH,
             secret: None,
-            look_only: false,
+            skip_setup: false,
             connect_later: false,
         }
     }
@@ -89,9 +89,10 @@ impl RedisStoreBuilder {
         Self { secret: Some(secret), ..self }
     }
 
-    /// For a process that reads and claims nothing: it does not set the hash secret if no process has done so.
-    pub fn look_only(self, look_only: bool) -> Self {
-        Self { look_only, ..self }
+    /// Does not write the hash secret, nor the store that a front belongs to, if no process has written them. For a
+    /// process that claims no keys, such as an operator's command.
+    pub fn skip_setup(self, skip_setup: bool) -> Self {
+        Self { skip_setup, ..self }
     }
 
     /// Opens the store even if the server cannot be reached, for a process that can work without it. Requests fail
@@ -148,7 +149,7 @@ impl RedisStoreBuilder {
         &self,
         authority: &StoreInfo,
     ) -> Result<ReplicaCacheSettings> {
-        if authority.identity.is_none() && !self.look_only {
+        if authority.identity.is_none() && !self.skip_setup {
             return Err(Error::invalid(format!(
                 "redis: a {} store has no identity, and a front belongs to one store; use it in front of PostgreSQL",
                 authority.name
@@ -171,7 +172,7 @@ impl RedisStoreBuilder {
             secret_check: HashSecret::check_value(self.secret.as_ref()),
             secret_mismatch: SecretMismatch::default(),
             role,
-            look_only: self.look_only,
+            skip_setup: self.skip_setup,
             call_timeout: self.call_timeout,
             clock: RedisClock::new(),
             claims: RememberedClaims::new(),

@@ -91,11 +91,11 @@ struct MetaValue<'a> {
 
 impl RedisSettings {
     pub(crate) async fn check_meta(&self, connection: &mut RedisConnection) -> Result<()> {
-        let checked = self.secret_value().set_or_compare(connection, self.look_only).await;
+        let checked = self.secret_value().set_or_compare(connection, self.skip_setup).await;
         self.secret_mismatch.record(&checked);
         checked?;
         match self.front_value() {
-            Some(table) => table.set_or_compare(connection, self.look_only).await,
+            Some(table) => table.set_or_compare(connection, self.skip_setup).await,
             None => Ok(()),
         }
     }
@@ -156,11 +156,11 @@ impl MetaValue<'_> {
     async fn set_or_compare(
         &self,
         connection: &mut RedisConnection,
-        look_only: bool,
+        skip_setup: bool,
     ) -> Result<()> {
         // A full server refuses every SET, even one that changes nothing, and a connection to it must open.
         let state = self.state(connection).await?;
-        let Some(ours) = self.ours.filter(|_| state == MetaState::NotSet && !look_only) else {
+        let Some(ours) = self.ours.filter(|_| state == MetaState::NotSet && !skip_setup) else {
             return Ok(());
         };
         let mut set = cmd("SET");

@@ -22,7 +22,7 @@ pub(crate) struct RedisSettings {
     pub(crate) secret_mismatch: SecretMismatch,
     pub(crate) role: RedisRole,
     /// Writes no value that other processes would have to agree with.
-    pub(crate) look_only: bool,
+    pub(crate) skip_setup: bool,
     pub(crate) call_timeout: Duration,
     pub(crate) clock: RedisClock,
     pub(crate) claims: RememberedClaims,

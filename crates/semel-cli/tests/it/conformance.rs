@@ -23,7 +23,7 @@ impl Binary {
         let setup = Setup::new()
             .without("--principal")
             .flag("--upstream", &served.base_url().to_string())
-            .config(include_str!("../../../semel-gateway/tests/kit.toml"));
+            .config(include_str!("../../../semel-gateway/tests/conformance.toml"));
         let setup = on(setup);
         Self { gateway: setup.start().await, upstream, _served: served }
     }

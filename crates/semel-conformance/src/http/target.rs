@@ -21,7 +21,7 @@ pub trait HttpTarget: Send + Sync + 'static {
     fn unsupported(&self) -> &[Ability];
 
     /// Erases the record of a caller's id as an operator would. `operation` is method and route,
-    /// such as `POST /kit/plain`; `authorization` the caller's header.
+    /// such as `POST /test/plain`; `authorization` the caller's header.
     async fn erase(&self, operation: &str, authorization: &str, id: &str);
 
     /// Makes every call to the store fail until [`HttpTarget::repair_store`].

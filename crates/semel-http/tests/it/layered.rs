@@ -18,7 +18,7 @@ use semel_http::{
 };
 use tower_layer::Layer;
 
-const NAMESPACE: &str = "kit";
+const NAMESPACE: &str = "conformance";
 
 pub(crate) struct Layered {
     served: TestServer,
@@ -72,13 +72,13 @@ fn routes() -> [(&'static str, RoutePolicy); 14] {
         (CANONICAL, policy().leave_out(["/sent_at"])),
         (POINTER, policy().key_from(KeyFrom::json_pointer("/request_id"))),
         (FINAL, policy().server_errors(ServerErrors::Final)),
-        ("/kit/items/{id}", policy()),
+        ("/test/items/{id}", policy()),
     ]
 }
 
 fn template(parts: &Parts) -> Option<String> {
     let path = parts.uri.path();
-    Some(if path.starts_with("/kit/items/") { "/kit/items/{id}" } else { path }.to_owned())
+    Some(if path.starts_with("/test/items/") { "/test/items/{id}" } else { path }.to_owned())
 }
 
 #[async_trait]
@@ -95,7 +95,7 @@ impl HttpTarget for Layered {
     async fn erase(&self, operation: &str, authorization: &str, id: &str) {
         let scope = Scope::new(NAMESPACE, Principal::credential(authorization), operation);
         let key = self.engine.key_hash(&scope.key(id).unwrap());
-        self.engine.erase(&key, "the kit asks").await.unwrap();
+        self.engine.erase(&key, "the suite erases it").await.unwrap();
     }
     async fn break_store(&self) {
         self.broken.set(true);

@@ -167,7 +167,7 @@ impl ConfigBuilder<'_> {
             hash_secret: self.hash_secret(),
             cache: count(set.store.cache),
             migrate: set.store.migrate.unwrap_or_default(),
-            look_only: false,
+            skip_setup: false,
             connections: count(set.store.connections),
             seal: self.seal(),
         };

@@ -49,14 +49,14 @@ async fn a_bucket_with_another_number_of_replicas_is_refused() {
 }
 
 #[tokio::test]
-async fn a_store_that_only_reads_makes_no_bucket() {
-    let url = format!("{}/{}", shared(), unique("looked-at"));
+async fn a_store_that_skips_setup_makes_no_bucket() {
+    let url = format!("{}/{}", shared(), unique("no-setup"));
     let findings = NatsStore::builder(&url).checks().await.unwrap();
     assert!(findings.iter().any(|it| it.what.contains("no bucket")), "{findings:?}");
-    let error = NatsStore::builder(&url).look_only(true).connect().await.unwrap_err();
+    let error = NatsStore::builder(&url).skip_setup(true).connect().await.unwrap_err();
     assert!(error.to_string().contains("no bucket"), "{error}");
     NatsStore::connect(&url).await.unwrap();
-    NatsStore::builder(&url).look_only(true).connect().await.unwrap();
+    NatsStore::builder(&url).skip_setup(true).connect().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -25,6 +25,6 @@ async fn store() -> NatsStore {
 }
 
 async fn at(url: &str) -> NatsStore {
-    let prefix = format!("kit-{:016x}", rand::random::<u64>());
+    let prefix = format!("http-{:016x}", rand::random::<u64>());
     NatsStore::builder(&format!("{url}/semel-tests")).prefix(prefix).connect().await.unwrap()
 }

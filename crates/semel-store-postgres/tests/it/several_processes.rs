@@ -54,8 +54,8 @@ async fn an_operators_decision_is_notified_to_the_caches_of_all_nodes() {
 async fn all_nodes_read_one_identity_of_the_table() {
     let schema = Schema::new();
     schema.builder().apply_migrations().await.unwrap();
-    let read_only = schema.builder().look_only(true).connect().await.unwrap();
-    assert_eq!(read_only.info().identity, None, "a store with look_only sets no identity");
+    let without_setup = schema.builder().skip_setup(true).connect().await.unwrap();
+    assert_eq!(without_setup.info().identity, None, "a store with skip_setup sets no identity");
     let nodes = futures_util::future::join_all((0..8).map(|_| schema.store())).await;
     let mut identities: Vec<_> = nodes.iter().map(|node| node.info().identity.unwrap()).collect();
     identities.dedup();

@@ -22,6 +22,6 @@ mod cached {
 /// A store on the shared server, with a prefix that no other test uses.
 async fn store() -> RedisStore {
     let url = semel_servers::needed("SEMEL_TEST_REDIS_URL");
-    let prefix = format!("kit-{:016x}", rand::random::<u64>());
+    let prefix = format!("http-{:016x}", rand::random::<u64>());
     RedisStore::builder(&url).prefix(prefix).connect().await.unwrap()
 }

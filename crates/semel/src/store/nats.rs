@@ -14,7 +14,7 @@ pub(super) async fn open(server: &ServerUrl<1>, options: &StoreOptions) -> Resul
 /// Examines the bucket, and does not make a missing one.
 pub(super) async fn examine(server: &ServerUrl<1>, options: &StoreOptions) -> Result<Examined> {
     let findings = builder(server, options).checks().await?;
-    let options = StoreOptions { look_only: true, ..options.clone() };
+    let options = StoreOptions { skip_setup: true, ..options.clone() };
     let store: Option<Arc<dyn Store>> = match may_be_opened(&findings) {
         true => match open(server, &options).await {
             Ok(store) => Some(Arc::new(store)),
@@ -31,7 +31,7 @@ pub(super) fn builder(server: &ServerUrl<1>, options: &StoreOptions) -> NatsStor
     let [prefix] = &server.own;
     let builder = NatsStore::builder(&server.url);
     let builder = prefix.iter().fold(builder, |builder, prefix| builder.prefix(prefix));
-    let builder = builder.look_only(options.look_only);
+    let builder = builder.skip_setup(options.skip_setup);
     let secret = options.hash_secret.iter();
     secret.fold(builder, |builder, secret| builder.hash_secret(secret.clone()))
 }

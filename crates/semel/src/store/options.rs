@@ -21,9 +21,9 @@ pub struct StoreOptions {
     pub cache: Option<usize>,
     /// Makes or updates the tables of a PostgreSQL store when it is opened.
     pub migrate: bool,
-    /// Opens a shared store without setting its hash secret if no process has set it yet. For a process that only
-    /// reads. The first process that claims sets the secret.
-    pub look_only: bool,
+    /// Opens a shared store without setting it up: a missing bucket is not made, and the hash secret is not written if
+    /// no process has written it. For a process that claims no keys, such as an operator's command.
+    pub skip_setup: bool,
     /// Connections to the server. The default depends on the store.
     pub connections: Option<usize>,
     /// Seals outcomes and labels before the store gets them. By default they are stored in the clear.

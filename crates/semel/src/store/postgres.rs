@@ -13,7 +13,7 @@ pub(super) async fn open(server: &ServerUrl<2>, options: &StoreOptions) -> Resul
 
 pub(super) async fn examine(server: &ServerUrl<2>, options: &StoreOptions) -> Result<Examined> {
     let findings = builder(server, options).checks().await?;
-    let options = StoreOptions { look_only: true, ..options.clone() };
+    let options = StoreOptions { skip_setup: true, ..options.clone() };
     let store: Option<Arc<dyn Store>> = match may_be_opened(&findings) {
         true => Some(Arc::new(open(server, &options).await?)),
         false => None,
@@ -27,7 +27,7 @@ pub(super) async fn examine_failback_window(
     server: &ServerUrl<2>,
     options: &StoreOptions,
 ) -> Option<Finding> {
-    let options = StoreOptions { look_only: true, migrate: false, ..options.clone() };
+    let options = StoreOptions { skip_setup: true, migrate: false, ..options.clone() };
     let store = open(server, &options).await.ok()?;
     let (left, unknown) = (store.remaining().await.ok()?, store.stats().await.ok()?.unknown);
     let Some(left) = left.filter(|left| !left.is_zero()) else {
@@ -47,7 +47,7 @@ pub(super) fn builder(server: &ServerUrl<2>, options: &StoreOptions) -> Postgres
     let builder = PostgresStore::builder(&server.url);
     let builder = schema.iter().fold(builder, |builder, schema| builder.schema(schema));
     let builder = table.iter().fold(builder, |builder, table| builder.table(table));
-    let builder = builder.look_only(options.look_only);
+    let builder = builder.skip_setup(options.skip_setup);
     let count = options.connections.into_iter();
     let builder = count.fold(builder, |builder, count| builder.connections(count));
     let secret = options.hash_secret.iter();

@@ -13,7 +13,7 @@ pub(super) async fn open(server: &ServerUrl<1>, options: &StoreOptions) -> Resul
 
 pub(super) async fn examine(server: &ServerUrl<1>, options: &StoreOptions) -> Result<Examined> {
     let findings = builder(server, options).checks().await?;
-    let options = StoreOptions { look_only: true, ..options.clone() };
+    let options = StoreOptions { skip_setup: true, ..options.clone() };
     let store: Option<Arc<dyn Store>> = match may_be_opened(&findings) {
         true => Some(Arc::new(open(server, &options).await?)),
         false => None,
@@ -25,7 +25,7 @@ pub(super) fn builder(server: &ServerUrl<1>, options: &StoreOptions) -> RedisSto
     let [prefix] = &server.own;
     let builder = RedisStore::builder(&server.url);
     let builder = prefix.iter().fold(builder, |builder, prefix| builder.prefix(prefix));
-    let builder = builder.look_only(options.look_only);
+    let builder = builder.skip_setup(options.skip_setup);
     let count = options.connections.into_iter();
     let builder = count.fold(builder, |builder, count| builder.connections(count));
     let secret = options.hash_secret.iter();

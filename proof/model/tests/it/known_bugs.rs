@@ -1,7 +1,7 @@
 //! Bugs that idempotency layers have really had, each with the test that catches it here.
 //!
-//! *kit*: this promise of `semel-conformance` is broken. *model*: this rule is broken in some order of events.
-//! *schedules*: a bug of the engine and not of a store, which neither kit nor model can show.
+//! *suite*: this promise of `semel-conformance` is broken. *model*: this rule is broken in some order of events.
+//! *schedules*: a bug of the engine and not of a store, which neither suite nor model can show.
 
 use std::{fs, path::Path, thread};
 
@@ -16,18 +16,18 @@ struct KnownBug {
 }
 
 enum Caught {
-    /// By both: the planted bug, the promise of the kit, the rule of the model and the configuration that shows it.
-    KitAndModel(&'static str, &'static str, ProtocolRule, ModelConfig),
+    /// By both: the planted bug, the promise of the suite, the rule of the model and the configuration that shows it.
+    SuiteAndModel(&'static str, &'static str, ProtocolRule, ModelConfig),
     /// By this schedule test of the engine, which runs there.
     Schedules(&'static str),
 }
 
-use Caught::{KitAndModel, Schedules};
+use Caught::{Schedules, SuiteAndModel};
 
 const KNOWN_BUGS: &[KnownBug] = &[
     KnownBug {
         name: "token resets on release",
-        caught: KitAndModel(
+        caught: SuiteAndModel(
             "release clears the token",
             "claim::a_token_rises_with_every_grant",
             ProtocolRule::TokensRise,
@@ -36,7 +36,7 @@ const KNOWN_BUGS: &[KnownBug] = &[
     },
     KnownBug {
         name: "complete ignores the nonce",
-        caught: KitAndModel(
+        caught: SuiteAndModel(
             "complete ignores the nonce",
             "complete::another_nonce_cannot_complete",
             ProtocolRule::SupersededChangesNothing,
@@ -45,7 +45,7 @@ const KNOWN_BUGS: &[KnownBug] = &[
     },
     KnownBug {
         name: "expiry by the caller's clock",
-        caught: KitAndModel(
+        caught: SuiteAndModel(
             "a contender's clock, running ahead, judges the lease",
             "claim::a_live_lease_answers_busy",
             ProtocolRule::NoEarlyTakeover,
@@ -54,7 +54,7 @@ const KNOWN_BUGS: &[KnownBug] = &[
     },
     KnownBug {
         name: "fingerprint checked after state",
-        caught: KitAndModel(
+        caught: SuiteAndModel(
             "claim looks at the state before the fingerprint",
             "mismatch::another_fingerprint_is_refused_when_unknown",
             ProtocolRule::MismatchFirst,
@@ -63,7 +63,7 @@ const KNOWN_BUGS: &[KnownBug] = &[
     },
     KnownBug {
         name: "purge ignores state",
-        caught: KitAndModel(
+        caught: SuiteAndModel(
             "purge ignores the state",
             "purge::purge_leaves_the_rest",
             ProtocolRule::PurgeDeletesOnlyExpired,
@@ -72,7 +72,7 @@ const KNOWN_BUGS: &[KnownBug] = &[
     },
     KnownBug {
         name: "complete upserts",
-        caught: KitAndModel(
+        caught: SuiteAndModel(
             "complete makes a record",
             "complete::a_completion_makes_no_record",
             ProtocolRule::SupersededChangesNothing,
@@ -81,7 +81,7 @@ const KNOWN_BUGS: &[KnownBug] = &[
     },
     KnownBug {
         name: "claim not idempotent by nonce",
-        caught: KitAndModel(
+        caught: SuiteAndModel(
             "the retry of a lost reply is refused",
             "lost_reply::a_lost_reply_is_granted_again",
             ProtocolRule::RetryIsGranted,
@@ -90,7 +90,7 @@ const KNOWN_BUGS: &[KnownBug] = &[
     },
     KnownBug {
         name: "release frees the claim of another owner",
-        caught: KitAndModel(
+        caught: SuiteAndModel(
             "any caller may release",
             "release::only_the_owner_releases",
             ProtocolRule::SupersededChangesNothing,
@@ -100,7 +100,7 @@ const KNOWN_BUGS: &[KnownBug] = &[
     KnownBug { name: "waiter stampede", caught: Schedules("a_follower_stampede_is_found") },
     KnownBug {
         name: "retention counted from claim",
-        caught: KitAndModel(
+        caught: SuiteAndModel(
             "retention counts from the claim",
             "expiry::an_outcome_is_kept_from_completion",
             ProtocolRule::OneOutcome,
@@ -111,11 +111,11 @@ const KNOWN_BUGS: &[KnownBug] = &[
 
 #[test]
 fn every_known_bug_is_caught() {
-    println!("| bug | kit: broken promise | model: broken rule |\n|---|---|---|");
+    println!("| bug | suite: broken promise | model: broken rule |\n|---|---|---|");
     for bug in KNOWN_BUGS {
         let row = match bug.caught {
-            KitAndModel(planted, promise, rule, config) => {
-                assert!(kit_catches(named(planted), promise), "{}: {promise} holds", bug.name);
+            SuiteAndModel(planted, promise, rule, config) => {
+                assert!(suite_catches(named(planted), promise), "{}: {promise} holds", bug.name);
                 assert!(model_catches(named(planted), rule, config), "{}: {rule} holds", bug.name);
                 format!("`{promise}` | {rule}")
             }
@@ -136,7 +136,7 @@ fn is_a_schedule(test: &str) -> bool {
 }
 
 /// True when the promise holds without the bug and is broken with it.
-fn kit_catches(bug: &'static PlantedBug, promise: &str) -> bool {
+fn suite_catches(bug: &'static PlantedBug, promise: &str) -> bool {
     conformance_promise::holds(&PlantedBug::NONE, promise)
         && !conformance_promise::holds(bug, promise)
 }

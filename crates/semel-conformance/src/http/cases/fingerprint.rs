@@ -19,12 +19,12 @@ pub(super) async fn no_body_is_another_body(case: CaseContext<'_>) {
 
 pub(super) async fn another_path_parameter_is_refused(case: CaseContext<'_>) {
     let request = case.post(ITEM);
-    differ(&case, &request, &request.clone().to("/kit/items/2"), "another path parameter").await;
+    differ(&case, &request, &request.clone().to("/test/items/2"), "another path parameter").await;
 }
 
 pub(super) async fn another_query_is_refused(case: CaseContext<'_>) {
-    let request = case.post("/kit/plain?to=1");
-    differ(&case, &request, &request.clone().to("/kit/plain?to=2"), "another query").await;
+    let request = case.post("/test/plain?to=1");
+    differ(&case, &request, &request.clone().to("/test/plain?to=2"), "another query").await;
 }
 
 pub(super) async fn another_content_type_is_refused(case: CaseContext<'_>) {
@@ -46,9 +46,9 @@ pub(super) async fn another_overridden_method_is_refused(case: CaseContext<'_>) 
 }
 
 pub(super) async fn another_spelling_of_a_path_is_the_same_path(case: CaseContext<'_>) {
-    let request = case.post("/kit/items/a%2Fb");
+    let request = case.post("/test/items/a%2Fb");
     let first = request.send().await;
-    assert_replay_of(&first, &request.clone().to("/kit/items/%61%2f%62").send().await);
+    assert_replay_of(&first, &request.clone().to("/test/items/%61%2f%62").send().await);
     case.assert_runs(1, "another spelling of a path is no other request");
 }
 

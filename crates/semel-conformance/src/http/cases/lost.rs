@@ -55,7 +55,7 @@ pub(super) async fn attempts_end_at_the_cap(case: CaseContext<'_>) {
 pub(super) async fn an_erased_key_is_gone(case: CaseContext<'_>) {
     let request = case.post(PLAIN);
     request.send().await;
-    case.target.erase("POST /kit/plain", &case.alice(), &case.key()).await;
+    case.target.erase("POST /test/plain", &case.alice(), &case.key()).await;
     ERASED.assert_is(&request.send().await, "an erased outcome is gone");
     ERASED.assert_is(&request.body("{}").send().await, "an erased key remembers no request");
     case.assert_runs(1, "an erased key does not run again");

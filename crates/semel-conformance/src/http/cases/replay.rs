@@ -53,10 +53,10 @@ pub(super) async fn a_binary_body_is_replayed(case: CaseContext<'_>) {
 }
 
 pub(super) async fn a_redirect_is_replayed(case: CaseContext<'_>) {
-    let request = case.post(PLAIN).with(STATUS, "303").with(HEADER, "location: /kit/items/7");
+    let request = case.post(PLAIN).with(STATUS, "303").with(HEADER, "location: /test/items/7");
     let (first, again) = case.send_and_replay(&request).await;
     assert_eq!(first.status, 303, "a redirect is for the caller to follow");
-    assert_eq!(again.text("location"), Some("/kit/items/7"), "a redirect keeps its target");
+    assert_eq!(again.text("location"), Some("/test/items/7"), "a redirect keeps its target");
 }
 
 pub(super) async fn trailers_are_replayed(case: CaseContext<'_>) {

@@ -6,7 +6,7 @@ use crate::http::{
 };
 
 pub(super) async fn the_handler_gets_the_request_as_sent(case: CaseContext<'_>) {
-    let target = "/kit/items/a%20b?q=1&q=%2F&empty=";
+    let target = "/test/items/a%20b?q=1&q=%2F&empty=";
     let body: Vec<u8> = (0..=u8::MAX).collect();
     let request = case.post(target).with("x-own", "one").with("x-own", "two, three");
     request.set(CONTENT_TYPE, "application/octet-stream").body(body.clone()).send().await;

@@ -5,30 +5,30 @@ use std::str::FromStr;
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
-/// The `Kit-*` headers, by name.
+/// The `Test-*` headers, by name.
 pub(crate) mod header {
     /// The case whose runs are counted. Required on every request.
-    pub(crate) const CASE: &str = "kit-case";
+    pub(crate) const CASE: &str = "test-case";
     /// The status to answer with; 200 if left out.
-    pub(crate) const STATUS: &str = "kit-status";
+    pub(crate) const STATUS: &str = "test-status";
     /// `numbered` (differs on every run; the default), `empty`, `binary`, or `big:BYTES`.
-    pub(crate) const BODY: &str = "kit-body";
+    pub(crate) const BODY: &str = "test-body";
     /// `name: value` to answer with. It may be repeated.
-    pub(crate) const HEADER: &str = "kit-header";
+    pub(crate) const HEADER: &str = "test-header";
     /// A name to answer with, and a value that is not UTF-8.
-    pub(crate) const LATIN1: &str = "kit-latin1";
+    pub(crate) const LATIN1: &str = "test-latin1";
     /// `name: value` to send after the body.
-    pub(crate) const TRAILER: &str = "kit-trailer";
+    pub(crate) const TRAILER: &str = "test-trailer";
     /// The gate to wait at before answering.
-    pub(crate) const GATE: &str = "kit-gate";
+    pub(crate) const GATE: &str = "test-gate";
     /// Panic instead of answering.
-    pub(crate) const PANIC: &str = "kit-panic";
+    pub(crate) const PANIC: &str = "test-panic";
     /// How many server-sent events to answer with.
-    pub(crate) const STREAM: &str = "kit-stream";
+    pub(crate) const STREAM: &str = "test-stream";
     /// The gate whose every opening lets one more event pass after the first.
-    pub(crate) const STEP: &str = "kit-step";
+    pub(crate) const STEP: &str = "test-step";
     /// Break off half-way through the body.
-    pub(crate) const BREAK: &str = "kit-break";
+    pub(crate) const BREAK: &str = "test-break";
 }
 
 /// The value that [`header::LATIN1`] answers with: an é that is no UTF-8.
@@ -59,7 +59,7 @@ impl UpstreamInstructions {
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let text = |name| text(headers, name);
         Self {
-            case: text(header::CASE).expect("the target passes Kit-* headers on"),
+            case: text(header::CASE).expect("the target passes Test-* headers on"),
             status: text(header::STATUS).map_or(StatusCode::OK, |status| parsed(&status)),
             content: BodyContent::of(headers),
             headers: answered(headers),

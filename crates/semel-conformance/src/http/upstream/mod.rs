@@ -1,5 +1,5 @@
 //! The upstream of the target. It counts its runs, keeps the request of each, and follows the instructions in the
-//! request's `Kit-*` headers. It never sleeps: runs wait at gates that a test opens.
+//! request's `Test-*` headers. It never sleeps: runs wait at gates that a test opens.
 
 mod body;
 mod instructions;
@@ -28,7 +28,7 @@ use self::{
 };
 use super::serve::{TestServer, serve};
 
-/// A counting service that follows the instructions in `Kit-*` request headers. Clones share their counts.
+/// A counting service that follows the instructions in `Test-*` request headers. Clones share their counts.
 #[derive(Clone, Debug, Default)]
 pub struct TestUpstream {
     log: UpstreamLog,
