@@ -25,25 +25,25 @@ pub(crate) async fn run(port: u16, callers: usize, time: Duration) -> Result<f64
     let stream = TcpStream::connect(("127.0.0.1", port)).await?;
     stream.set_nodelay(true)?;
     let (reader, writer) = stream.into_split();
-    let (asked, queue) = mpsc::unbounded_channel();
+    let (requests, queue) = mpsc::unbounded_channel();
     let (sent, waiting) = mpsc::unbounded_channel();
     let writer = tokio::spawn(write(queue, writer, sent));
     let reader = tokio::spawn(read(reader, waiting));
     let (started, mut tasks) = (Instant::now(), JoinSet::new());
     for _ in 0..callers {
-        let asked = asked.clone();
+        let requests = requests.clone();
         tasks.spawn(async move {
             let mut calls = 0u64;
             while started.elapsed() < time {
                 let (done, answer) = oneshot::channel();
-                asked.send((command(), done)).ok().context("the writer ended")?;
+                requests.send((command(), done)).ok().context("the writer ended")?;
                 answer.await.context("the reader ended")?;
                 calls += 1;
             }
             anyhow::Ok(calls)
         });
     }
-    drop(asked);
+    drop(requests);
     let mut calls = 0;
     while let Some(done) = tasks.join_next().await {
         calls += done??;
@@ -70,10 +70,10 @@ async fn write(
     mut writer: OwnedWriteHalf,
     sent: mpsc::UnboundedSender<oneshot::Sender<()>>,
 ) -> Result<()> {
-    let (mut asked, mut bytes) = (Vec::new(), Vec::new());
-    while queue.recv_many(&mut asked, 256).await > 0 {
+    let (mut batch, mut bytes) = (Vec::new(), Vec::new());
+    while queue.recv_many(&mut batch, 256).await > 0 {
         bytes.clear();
-        for (command, done) in asked.drain(..) {
+        for (command, done) in batch.drain(..) {
             bytes.extend_from_slice(&command);
             sent.send(done).ok().context("the reader ended")?;
         }

@@ -79,14 +79,14 @@ fn through_channel(callers: usize, time: Duration, trip: Duration) -> Result<f64
         let mut batch = Vec::new();
         while receive.blocking_recv_many(&mut batch, 4096) > 0 {
             wait(trip);
-            for (n, tell) in batch.drain(..) {
-                let _ = tell.send(n);
+            for (n, reply) in batch.drain(..) {
+                let _ = reply.send(n);
             }
         }
     });
     let rate = load(callers, time, async |n| {
-        let (tell, told) = oneshot::channel();
-        send.send((n, tell)).await.is_ok() && told.await.is_ok()
+        let (reply, result) = oneshot::channel();
+        send.send((n, reply)).await.is_ok() && result.await.is_ok()
     })?;
     drop(send);
     worker.join().map_err(|_| anyhow::anyhow!("the worker panicked"))?;

@@ -141,8 +141,8 @@ impl Delivery {
         self.settlement.nack(delay).await
     }
 
-    /// The message is in the dead-letter queue: the broker must not deliver it again. Brokers that tell this from an
-    /// acknowledgement are given `reason`.
+    /// The message is in the dead-letter queue: the broker must not deliver it again. A broker that distinguishes this
+    /// from an acknowledgement gets `reason`.
     ///
     /// # Errors
     ///

@@ -189,8 +189,8 @@ fn canonical(body: &[u8]) -> Result<Vec<u8>> {
     let value = json(body)?;
     if has_inexact_number(&value) {
         return Err(Error::invalid(
-            "key strategy: the body has a number beyond 2^53, which canonical JSON cannot tell from \
-             its neighbours; send it as a string",
+            "key strategy: the body has a number beyond 2^53, which canonical JSON does not distinguish \
+             from its neighbours; send it as a string",
         ));
     }
     serde_jcs::to_vec(&value)

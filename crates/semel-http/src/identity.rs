@@ -97,7 +97,7 @@ impl EarlierIdentity {
         Fut: Future<Output = Verdict> + Send + 'static,
     {
         if let Some(earlier_key) = &self.key {
-            // A claim of the new key would not find the record of the earlier key. If the store cannot tell
+            // A claim of the new key would not find the record of the earlier key. If the store does not answer
             // whether that record exists, it is safe to claim the earlier key.
             let found = route.engine.recorded_request(earlier_key, &self.fingerprint).await;
             return match found {

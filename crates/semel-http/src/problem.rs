@@ -97,7 +97,7 @@ problems! {
         "Idempotency-Key is not valid",
         "send one key of 1 to 255 visible ASCII characters");
     pub(crate) principal_missing("principal-missing", UNAUTHORIZED, RetryAdvice::Never,
-        "Nobody is authenticated",
+        "The caller is not authenticated",
         "a request with an Idempotency-Key needs an authenticated caller");
     pub(crate) replay_forbidden("replay-forbidden", FORBIDDEN, RetryAdvice::Never,
         "The recorded answer may not be shown",

@@ -86,8 +86,8 @@ fn text(path: &Path) -> Result<Zeroizing<String>, String> {
     }
     if others_may_read(&metadata) {
         return Err(
-            "may be read by everybody on this machine; chmod 600 it (Kubernetes: defaultMode: \
-                    0440), and replace the keys if somebody may have seen them"
+            "is readable by other users of this machine; chmod 600 it (Kubernetes: defaultMode: 0440), and replace \
+                    the keys if another user may have seen them"
                 .to_owned(),
         );
     }

@@ -187,9 +187,12 @@ mod tests {
         let sealed = seal(old.first(), SealedPart::Labels, &record(1), &[b"text"]);
         let error = open(&new, SealedPart::Labels, &record(1), &sealed).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt);
-        let told = error.to_string();
-        assert!(told.contains("sealed with key old") && told.contains("(new, newer)"), "{told}");
-        assert!(told.contains("record 01010101: its labels"), "{told}");
+        let message = error.to_string();
+        assert!(
+            message.contains("sealed with key old") && message.contains("(new, newer)"),
+            "{message}"
+        );
+        assert!(message.contains("record 01010101: its labels"), "{message}");
     }
 
     #[test]

@@ -170,13 +170,13 @@ fn deadline(settings: &SourceSettings, consumer: &ConsumerConfig) -> Finding {
             edit(settings, option),
         );
     }
-    let asked = settings.ack_wait.filter(|asked| *asked != deadline);
-    if let Some(asked) = asked {
+    let requested = settings.ack_wait.filter(|requested| *requested != deadline);
+    if let Some(requested) = requested {
         return Finding::warning(
             format!(
-                "{name} {deadline:?}: the consumer existed, so the {asked:?} that was asked for has no effect"
+                "{name} {deadline:?}: the consumer existed, so the {requested:?} that was asked for has no effect"
             ),
-            edit(settings, &format!("--wait={}s", asked.as_secs())),
+            edit(settings, &format!("--wait={}s", requested.as_secs())),
         );
     }
     Finding::good(format!(
@@ -206,14 +206,14 @@ fn long_lease(
 }
 
 fn filters(settings: &SourceSettings, consumer: &ConsumerConfig) -> Option<Finding> {
-    let asked = sorted(settings.filter_subjects.iter());
-    if asked.is_empty() {
+    let requested = sorted(settings.filter_subjects.iter());
+    if requested.is_empty() {
         return None;
     }
     let one = Some(&consumer.filter_subject).filter(|filter| !filter.is_empty());
     let present = sorted(consumer.filter_subjects.iter().chain(one));
-    if asked == present {
-        return Some(Finding::good(format!("filters {}", asked.join(", "))));
+    if requested == present {
+        return Some(Finding::good(format!("filters {}", requested.join(", "))));
     }
     let present = if present.is_empty() { "none".to_owned() } else { present.join(", ") };
     Some(Finding::bad(

@@ -20,8 +20,8 @@ const EXAMPLE: &str = "nats://USER:PASSWORD@HOST:4222, nats://HOST,HOST or nats+
 /// Publishes messages to JetStream: to the subject that is the topic of the message, and waits until a stream has
 /// stored it. For redriving dead letters.
 ///
-/// Headers that begin with `Nats-` are not sent: they told the server what to do with the original message, such as to
-/// expect a sequence or to replace other messages. `Nats-Msg-Id` is the id of the message, if it has one.
+/// Headers that begin with `Nats-` are not sent: they were instructions to the server about the original message, such
+/// as to expect a sequence or to replace other messages. `Nats-Msg-Id` is the id of the message, if it has one.
 #[derive(Clone)]
 pub struct NatsPublisher {
     connection: Connection,

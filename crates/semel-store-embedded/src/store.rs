@@ -318,16 +318,16 @@ impl Store for EmbeddedStore {
 
     async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<Claim>> {
         let mut answers = Vec::with_capacity(requests.len());
-        let mut asked: HashSet<KeyHash, KeyHasher> = HashSet::default();
+        let mut sent: HashSet<KeyHash, KeyHasher> = HashSet::default();
         let mut calls = Vec::new();
         for request in requests {
             // A second claim of a key that goes to the writer has to go there too, after the first.
-            let at_once = match asked.contains(&request.key) {
+            let at_once = match sent.contains(&request.key) {
                 true => None,
                 false => self.answer_at_once(request).await.transpose(),
             };
             if at_once.is_none() {
-                asked.insert(request.key);
+                sent.insert(request.key);
                 calls.push(WriterRequest::Claim(request.clone()));
             }
             answers.push(at_once);

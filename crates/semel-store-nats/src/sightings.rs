@@ -108,7 +108,7 @@ impl Sightings {
         let lease_until = if left.is_zero() {
             record.lease_until.min(now)
         } else {
-            // Callers are never told to wait longer than a lease.
+            // A reply never makes a caller wait longer than a lease.
             now.after(left.min(lease).max(Duration::from_millis(1)))
         };
         Some(Record { lease_until, ..record })

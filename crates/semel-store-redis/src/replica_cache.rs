@@ -162,9 +162,9 @@ impl ReplicaCache for RedisFront {
             .collect()
     }
 
-    async fn put(&self, replicas: &[Replica], asked: Instant) -> Vec<Result<()>> {
+    async fn put(&self, replicas: &[Replica], requested: Instant) -> Vec<Result<()>> {
         let put = |replica: &Replica| {
-            ReplicaRequest::Put(Box::new(ReplicaPut { replica: replica.clone(), requested: asked }))
+            ReplicaRequest::Put(Box::new(ReplicaPut { replica: replica.clone(), requested }))
         };
         let replies = self.call_all(replicas.iter().map(put).collect()).await;
         replies.into_iter().map(|reply| reply!(reply, ReplicaReply::Put => ())).collect()

@@ -121,7 +121,7 @@ impl RedisRequest {
 
     /// True when the reply is right even if the request was executed before and that reply was lost. A claim
     /// recognises its own nonce (T2). A completion that finds no record, or a release that finds the key open,
-    /// cannot tell whether it did this itself.
+    /// cannot know whether it did this itself.
     pub(crate) const fn is_repeatable(&self) -> bool {
         matches!(
             self.request,

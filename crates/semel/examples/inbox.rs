@@ -88,7 +88,7 @@ async fn welcome(
 
 /// Four users, each of them twice.
 fn deliveries() -> VecDeque<UserRegistered> {
-    let emails = ["ada@example.com", "grace@example.com", "nobody", "edsger@example.com"];
+    let emails = ["ada@example.com", "grace@example.com", "not an address", "edsger@example.com"];
     let events = emails.into_iter().enumerate();
     let events = events.map(|(at, email)| UserRegistered { id: format!("user-{at}"), email });
     let events: Vec<_> = events.collect();

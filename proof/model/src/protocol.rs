@@ -76,7 +76,7 @@ impl Model for Protocol {
     }
 
     fn actions(&self, world: &WorldState, actions: &mut Vec<Action>) {
-        // States after a broken rule tell nothing about the protocol.
+        // States after a broken rule prove nothing about the protocol.
         if world.broken.is_empty() {
             action::possible(&self.config, world, actions);
         }

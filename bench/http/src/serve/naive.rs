@@ -28,7 +28,7 @@ struct NaiveMap {
 }
 
 struct NaiveRecord {
-    asked: blake3::Hash,
+    fingerprint: blake3::Hash,
     answer: Option<KeptAnswer>,
 }
 
@@ -69,13 +69,13 @@ async fn once(State(map): State<Arc<NaiveMap>>, request: Request, next: Next) ->
 
 impl NaiveMap {
     /// The kept answer, or an error. `None` when the caller has claimed the key.
-    fn claim(&self, key: &HeaderValue, asked: blake3::Hash) -> Option<Response> {
+    fn claim(&self, key: &HeaderValue, fingerprint: blake3::Hash) -> Option<Response> {
         match self.shard(key).lock().expect("no code panics under this lock").entry(key.clone()) {
             Entry::Vacant(vacant) => {
-                vacant.insert(NaiveRecord { asked, answer: None });
+                vacant.insert(NaiveRecord { fingerprint, answer: None });
                 None
             }
-            Entry::Occupied(record) if record.get().asked != asked => {
+            Entry::Occupied(record) if record.get().fingerprint != fingerprint => {
                 Some(StatusCode::CONFLICT.into_response())
             }
             Entry::Occupied(record) => Some(match record.get().answer.clone() {

@@ -85,7 +85,7 @@ async fn fails(failure: ScriptedReply, status: u16, name: &str) {
 
     let upstream = failing_at_first(failure).await;
     let plain = gateway(&upstream).await;
-    // Nobody repeats for a client what may have happened.
+    // The gateway does not repeat a request that may have had an effect.
     plain.request(TestRequest::post("/orders").body("5 EUR")).await.assert_problem(status, name);
     plain.request(TestRequest::get("/orders")).await.assert_ran("run 2");
 }

@@ -40,7 +40,7 @@ async fn are_kept_apart(gateway: &GatewayProcess, header: &str, callers: [&str; 
 }
 
 /// A request without a caller is refused if it has a key, and forwarded if it has none.
-async fn nobody_is_refused(gateway: &GatewayProcess, request: TestRequest) {
+async fn a_missing_caller_is_refused(gateway: &GatewayProcess, request: TestRequest) {
     let refused = gateway.request(request).await;
     refused.assert_problem(401, "principal-missing");
     assert_eq!(gateway.request(TestRequest::post("/orders").body("5 EUR")).await.status, 200);
@@ -56,7 +56,7 @@ async fn two_credentials_have_two_key_spaces() {
 #[tokio::test]
 async fn a_request_without_a_credential_is_refused() {
     let (upstream, gateway) = stage("authorization").await;
-    nobody_is_refused(&gateway, TestRequest::charge("k")).await;
+    a_missing_caller_is_refused(&gateway, TestRequest::charge("k")).await;
     let two = charge_as("Authorization", "Bearer a").header("Authorization", "Bearer b");
     gateway.request(two).await.assert_problem(401, "principal-missing");
     assert_eq!(upstream.count(), 2);
@@ -71,7 +71,7 @@ async fn two_values_of_a_header_have_two_key_spaces() {
 #[tokio::test]
 async fn a_request_without_the_principal_header_is_refused() {
     let (upstream, gateway) = stage("header:X-User").await;
-    nobody_is_refused(&gateway, charge_as("Authorization", "Bearer a")).await;
+    a_missing_caller_is_refused(&gateway, charge_as("Authorization", "Bearer a")).await;
     let two = charge_as("X-User", "7").header("X-User", "8");
     gateway.request(two).await.assert_problem(401, "principal-missing");
     assert_eq!(upstream.count(), 2);
@@ -155,7 +155,7 @@ async fn a_token_that_does_not_verify_is_refused() {
             "{bad}"
         );
     }
-    nobody_is_refused(&gateway, TestRequest::charge("k")).await;
+    a_missing_caller_is_refused(&gateway, TestRequest::charge("k")).await;
     assert_eq!(upstream.count(), 2);
 }
 

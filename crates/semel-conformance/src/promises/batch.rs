@@ -147,7 +147,7 @@ pub async fn completions_are_answered_in_order(store: &dyn Store, _: &dyn Time) 
     owners[1] = other_nonce(owners[1]);
     owners.push(owners[0]);
     owners.push(Owner { key: TestOperation::new(store).key, ..owners[0] });
-    let texts = ["first", "stranger", "other", "second", "nobody"];
+    let texts = ["first", "stranger", "other", "second", "without record"];
     let complete = |(&owner, text)| CompleteRequest { owner, outcome: success(text) };
     let requests: Vec<_> = owners.iter().zip(texts).map(complete).collect();
     let replies = all("complete_many", store.complete_many(&requests).await);

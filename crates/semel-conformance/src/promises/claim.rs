@@ -22,7 +22,7 @@ pub async fn a_first_claim_is_granted(store: &dyn Store, _: &dyn Time) {
     assert_eq!(
         Span::from(lease.length),
         request.terms.lease,
-        "the lease is as long as it was asked to be"
+        "the lease is as long as the claim requested"
     );
     assert!(!lease.takeover, "a first claim is no takeover");
 }
@@ -35,7 +35,11 @@ pub async fn a_first_claim_writes_the_record(store: &dyn Store, _: &dyn Time) {
     let record = operation.record().await;
     assert_eq!(record.key, operation.key, "the record is of another key");
     assert_eq!(record.state, State::InProgress, "a granted key is in progress");
-    assert_eq!(record.fingerprint, Some(operation.fingerprint), "what was asked is pinned");
+    assert_eq!(
+        record.fingerprint,
+        Some(operation.fingerprint),
+        "the fingerprint of the request is pinned"
+    );
     assert_eq!((record.nonce, record.token), (Some(owner.nonce), 1), "the owner's pair is kept");
     assert_eq!(record.attempts, 1, "a grant counts as an attempt");
     assert!(!record.dirty && !record.abandoned, "nothing has ended yet");
@@ -55,7 +59,7 @@ pub async fn a_first_claim_sets_the_times(store: &dyn Store, _: &dyn Time) {
     assert!(record.claimed_at <= sighting.at, "a claim is not in the future");
     assert!(sighting.at.since(record.claimed_at) < LONG / 2, "claimed_at is store time");
     assert!(record.lease_until > sighting.at, "a fresh lease is live");
-    assert!(record.lease_until <= sighting.at.after(LONG), "a lease is not longer than asked");
+    assert!(record.lease_until <= sighting.at.after(LONG), "a lease is not longer than requested");
     let expires_at = record.expires_at.expect("under Rerun a claim expires");
     assert!(expires_at > record.lease_until, "a claim outlives its lease by the retention");
 }

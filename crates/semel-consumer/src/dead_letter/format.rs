@@ -328,7 +328,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_letter_of_a_newer_version_is_told_apart_from_a_damaged_one() {
+    fn a_letter_of_a_newer_version_is_not_reported_as_damaged() {
         let newer = DeadLetter::from_json(br#"{"version":2,"id":7}"#).unwrap_err();
         assert_eq!(newer.kind(), ErrorKind::Unsupported, "{newer}");
         let reason = content(&letter()).replace("attempts_exhausted", "weather");

@@ -122,7 +122,7 @@ async fn a_redriven_copy_of_an_event_that_is_still_recorded_as_failed_is_a_dead_
 }
 
 #[tokio::test]
-async fn a_composite_key_tells_tenants_apart() {
+async fn a_composite_key_keeps_tenants_apart() {
     let of = |tenant: &str| message("a").with_header("tenant", tenant.to_owned());
     let scene = Scene::new([of("x"), of("y"), of("x")]);
     let key = KeyStrategy::join([KeyStrategy::message_id(), KeyStrategy::metadata("tenant")]);

@@ -79,9 +79,9 @@ async fn trailers_are_passed_on_and_replayed() {
     let counted = runs.clone();
     let handler = move |request: Request<Body>| async move {
         counted.count();
-        let asked = request.into_body().collect().await.unwrap();
+        let received = request.into_body().collect().await.unwrap();
         let mut trailers = HeaderMap::new();
-        trailers.insert("x-asked", asked.trailers().unwrap()["x-sum"].clone());
+        trailers.insert("x-received", received.trailers().unwrap()["x-sum"].clone());
         let frames =
             [infallible(Frame::data(Bytes::from_static(b"said"))), Ok(Frame::trailers(trailers))];
         Body::new(StreamBody::new(stream::iter(frames)))
@@ -95,7 +95,7 @@ async fn trailers_are_passed_on_and_replayed() {
             [infallible(Frame::data(Bytes::from_static(b"5 EUR"))), Ok(Frame::trailers(trailers))];
         let body = Body::new(StreamBody::new(stream::iter(frames)));
         let (_, response) = answer(&mut connection, keyed_post("/", "a", body)).await;
-        assert_eq!(response.trailers().unwrap()["x-asked"], "7");
+        assert_eq!(response.trailers().unwrap()["x-received"], "7");
         assert_eq!(response.to_bytes(), "said");
     }
     assert_eq!(runs.total(), 1);

@@ -263,7 +263,7 @@ async fn an_unknown_outcome_of_an_inner_semel_is_held_on_a_hold_route() {
     let counted = runs.clone();
     let handler = move || async move {
         counted.count();
-        (StatusCode::CONFLICT, [("semel-status", "outcome-unknown")], "nobody knows")
+        (StatusCode::CONFLICT, [("semel-status", "outcome-unknown")], "unknown")
     };
     let hold = without_backoff().on_lost_owner(OnLostOwner::Hold);
     let layer = builder().policy(hold).build().unwrap();

@@ -86,7 +86,7 @@ async fn callers_and_two_workers() {
                 [one] => vec![batcher.call(one).await.expect("answered")],
                 _ => batcher.call_all(calls).await.expect("answered"),
             };
-            assert_eq!(answers, expected, "everybody gets the answers to their own calls");
+            assert_eq!(answers, expected, "every caller gets the answers to its own calls");
         })
     });
     for caller in join_all(callers).await {
@@ -222,7 +222,9 @@ fn when_the_workers_end_every_caller_learns_whether_its_call_may_have_happened()
             match answer {
                 Ok(double) => assert!(done && double == n * 2),
                 Err(ErrorKind::Unavailable) => assert!(begun),
-                Err(ErrorKind::Closed) => assert!(!done && !begun, "told that nothing happened"),
+                Err(ErrorKind::Closed) => {
+                    assert!(!done && !begun, "the error says that nothing happened")
+                }
                 Err(other) => panic!("{other:?}"),
             }
         }

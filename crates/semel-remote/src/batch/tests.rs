@@ -141,7 +141,7 @@ fn a_batch_without_replies_may_have_happened() {
     let mut call = Box::pin(batcher.call(3));
     assert!(poll_once(&mut call).is_pending());
     drop(batches.take_blocking());
-    let Poll::Ready(Err(error)) = poll_once(call) else { panic!("told") };
+    let Poll::Ready(Err(error)) = poll_once(call) else { panic!("no error") };
     assert!(error.kind().is_indefinite());
 }
 
@@ -152,7 +152,7 @@ fn a_call_that_no_worker_took_did_not_happen() {
     assert!(poll_once(&mut call).is_pending());
     drop(batches);
     for call in [call, Box::pin(batcher.call(2))] {
-        let Poll::Ready(Err(error)) = poll_once(call) else { panic!("told") };
+        let Poll::Ready(Err(error)) = poll_once(call) else { panic!("no error") };
         assert_eq!(error.kind(), ErrorKind::Closed);
     }
 }
@@ -267,7 +267,7 @@ async fn a_single_call_after_a_large_batch_is_taken() {
     batch.reply.send(batch.calls);
     assert_eq!(alone.await.unwrap().unwrap(), 7);
     drop(batcher);
-    assert!(batches.gather().await.is_none(), "nobody can call any more");
+    assert!(batches.gather().await.is_none(), "no caller is left");
 }
 
 #[test]

@@ -50,7 +50,7 @@ pub(crate) struct Puller {
     disconnected_since: Option<Instant>,
     /// When that request was sent which the server has just ended.
     ended_sent_at: Option<Instant>,
-    /// Why the last request failed, until a caller is told.
+    /// Why the last request failed, until a caller gets the error.
     failure: Option<Failure>,
     /// The next request waits for one message only: other requests wait for more messages than there are, and the
     /// server refuses a further one that would end with the stream.
@@ -87,7 +87,7 @@ struct Outstanding {
     remaining: usize,
     sent_at: Instant,
     /// When the server last sent a message or a heartbeat.
-    heard_at: Instant,
+    last_received_at: Instant,
 }
 
 impl Puller {
@@ -178,7 +178,7 @@ impl Puller {
         if self
             .request
             .as_ref()
-            .is_some_and(|request| request.heard_at.elapsed() > 2 * self.heartbeat() + TICK)
+            .is_some_and(|request| request.last_received_at.elapsed() > 2 * self.heartbeat() + TICK)
         {
             self.abandon_request();
             return Err(error::unavailable(
@@ -222,7 +222,7 @@ impl Puller {
         // No await after the publish: a dropped future either sent nothing or leaves the request here.
         self.wait_for_one = false;
         let now = Instant::now();
-        self.request = Some(Outstanding { remaining: batch, sent_at: now, heard_at: now });
+        self.request = Some(Outstanding { remaining: batch, sent_at: now, last_received_at: now });
         Ok(())
     }
 
@@ -253,7 +253,7 @@ impl Puller {
         };
         let status = status_of(&message);
         if let Some(request) = &mut self.request {
-            request.heard_at = Instant::now();
+            request.last_received_at = Instant::now();
         }
         match status {
             None => {

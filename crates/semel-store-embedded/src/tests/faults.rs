@@ -347,11 +347,11 @@ fn a_damaged_record_can_be_forgotten_and_does_not_block_other_keys() {
 #[test]
 fn random_faults_damage_nothing() {
     for seed in 0..40 {
-        storm(seed);
+        chaos_run(seed);
     }
 }
 
-fn storm(seed: u64) {
+fn chaos_run(seed: u64) {
     let (mut disk, clock, mut bench) = opened();
     let mut rng = StdRng::seed_from_u64(seed);
     for step in 0..120 {

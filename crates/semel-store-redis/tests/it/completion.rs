@@ -209,7 +209,7 @@ async fn a_failure_is_kept_for_the_failure_retention() {
     let fixture = CompletionFixture::start().await;
     let mut claim = request(LONG);
     claim.terms.failure_retention = Duration::from_secs(7).into();
-    claim.labels = Some(Labels::new("shop", "somebody", "charge", "order-42"));
+    claim.labels = Some(Labels::new("shop", "ada", "charge", "order-42"));
     let owner = granted(&fixture.store, &claim).await.owner;
     // Large enough to be compressed.
     let outcome = Arc::new(Outcome::failure("refused", "no money ".repeat(1000)));

@@ -1,7 +1,7 @@
 //! `--demo`: shows what a worker does with four messages, without a broker or a handler of the user's own.
 
 mod endpoint;
-mod story;
+mod script;
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use semel_service::{settings::WorkerConfig, signals::Signals, store, telemetry};
 use tempfile::TempDir;
 use tokio::time::timeout;
 
-use self::{endpoint::DemoEndpoint, story::Story};
+use self::{endpoint::DemoEndpoint, script::DemoScript};
 use crate::{
     consumer, metrics,
     open::{self, SharedSink, Tables},
@@ -30,12 +30,12 @@ pub(crate) async fn run(mut config: WorkerConfig) -> Result<()> {
     let folder = folder.context("cannot create a folder for the demo's store; set TMPDIR")?;
     config.store = Some(StoreUrl::file(folder.path().join("store")));
     tokio::select! {
-        told = timeout(LIMIT, tell(&config, &folder)) => told.context("the demo did not end")?,
+        result = timeout(LIMIT, run_demo(&config, &folder)) => result.context("the demo did not end")?,
         () = signals.next() => Ok(()),
     }
 }
 
-async fn tell(config: &WorkerConfig, folder: &TempDir) -> Result<()> {
+async fn run_demo(config: &WorkerConfig, folder: &TempDir) -> Result<()> {
     let endpoint = DemoEndpoint::start().await?;
     let source = MemorySource::new();
     let engine = store::open_for_service(config.store.as_ref(), &config.store_options).await?;
@@ -46,9 +46,9 @@ async fn tell(config: &WorkerConfig, folder: &TempDir) -> Result<()> {
     let handler = handler.parse().map_err(|error: String| anyhow::anyhow!(error))?;
     let consumer = consumer::build(config, source.clone(), sink, engine, &handler)?;
     consumer::check(&consumer).await?;
-    let story = Story { source, endpoint, letters };
-    let (report, told) = tokio::join!(consumer.run(), story.tell());
-    told?;
+    let script = DemoScript { source, endpoint, letters };
+    let (report, result) = tokio::join!(consumer.run(), script.run());
+    result?;
     ensure!(report?.cut_off == 0, "events of the demo were cut off");
     Ok(())
 }

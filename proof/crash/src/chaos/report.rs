@@ -59,7 +59,7 @@ impl fmt::Display for ChaosReport {
             let count = found.iter().filter(|it| it.invariant == invariant).count();
             write!(f, "\n  {count:>5} × {invariant}")?;
         }
-        // One of each invariant tells more than five of the same.
+        // One violation of each invariant is more useful than five of the same.
         let mut shown = BTreeSet::new();
         for violation in found.iter().filter(|it| shown.insert(it.invariant)).take(SHOWN) {
             write!(f, "\n\n{violation}")?;

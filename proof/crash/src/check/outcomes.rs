@@ -48,8 +48,8 @@ fn first_sent(history: &KeyHistory<'_>, call: &HistoryCall<'_>) -> u64 {
     let what = |call: &HistoryCall<'_>| (call.nonce(), call.digest());
     let may_have =
         |call: &HistoryCall<'_>| matches!(call.reply(), None | Some(ReplyKind::Recorded));
-    let asked = history.of(Op::Complete).filter(|it| what(it) == what(call) && may_have(it));
-    asked.map(HistoryCall::invoked).min().unwrap_or_else(|| call.invoked())
+    let completions = history.of(Op::Complete).filter(|it| what(it) == what(call) && may_have(it));
+    completions.map(HistoryCall::invoked).min().unwrap_or_else(|| call.invoked())
 }
 
 /// I4, by completions and by first answers of runs.
@@ -76,7 +76,7 @@ fn one_outcome(history: &KeyHistory<'_>) -> Option<Violation> {
 
 /// I5: a replay is an outcome that an owner sent, and the one that was acknowledged before.
 fn same_replays(history: &KeyHistory<'_>) -> Option<Violation> {
-    let asked: BTreeSet<Hex> = history.of(Op::Complete).filter_map(HistoryCall::digest).collect();
+    let sent: BTreeSet<Hex> = history.of(Op::Complete).filter_map(HistoryCall::digest).collect();
     let known: BTreeSet<Hex> = recorded(history)
         .iter()
         .filter(|_| history.kept().is_none() && !history.is_operated())
@@ -84,7 +84,7 @@ fn same_replays(history: &KeyHistory<'_>) -> Option<Violation> {
         .collect();
     for call in &history.calls {
         let Some(digest) = replayed(call) else { continue };
-        if !asked.contains(&digest) {
+        if !sent.contains(&digest) {
             return Some(
                 history.violation(I5, format!("{digest} was replayed and never recorded")),
             );

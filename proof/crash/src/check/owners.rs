@@ -127,7 +127,7 @@ fn died(history: &KeyHistory<'_>, last: &KeyGrant, next: &KeyGrant) -> bool {
         && death.is_some_and(|at| *at <= next.ended)
 }
 
-/// I3, where opening the store ends the leases of dead processes: no claim is told to wait for one of them.
+/// I3, where opening the store ends the leases of dead processes: no claim has to wait for one of them.
 fn freed_at_open(history: &KeyHistory<'_>) -> Option<Violation> {
     let busy = |call: &&HistoryCall<'_>| {
         history.rules.frees_at_open && call.reply() == Some(ReplyKind::Busy)
@@ -154,7 +154,7 @@ fn left_backoff(history: &KeyHistory<'_>, owner: &HistoryCall<'_>) -> bool {
     })
 }
 
-/// True when `other` may have been the owner for which `busy` was told to wait.
+/// True when `other` may have been the owner for which `busy` had to wait.
 fn may_own(history: &KeyHistory<'_>, other: &HistoryCall<'_>, busy: &HistoryCall<'_>) -> bool {
     let granted = other.reply().is_none_or(|answer| answer == ReplyKind::Granted);
     let ended_before = |step: &HistoryCall<'_>| {

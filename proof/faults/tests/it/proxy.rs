@@ -66,7 +66,7 @@ fn is_reset(stream: &mut TcpStream) -> bool {
 
 #[test]
 fn without_a_fault_everything_passes() {
-    let (proxy, _heard) = start();
+    let (proxy, _received) = start();
     let mut stream = connect(&proxy);
     assert_eq!(send(&mut stream, "one").unwrap(), "one");
     assert_eq!(send(&mut stream, "two").unwrap(), "two");
@@ -76,7 +76,7 @@ fn without_a_fault_everything_passes() {
 
 #[test]
 fn a_cut_resets_what_is_open_and_nothing_else() {
-    let (proxy, _heard) = start();
+    let (proxy, _received) = start();
     let mut stream = connect(&proxy);
     send(&mut stream, "one").unwrap();
     proxy.cut();
@@ -106,7 +106,7 @@ fn a_black_hole_swallows_old_and_new_connections_until_it_ends() {
 
 #[test]
 fn an_untouched_connection_outlives_a_black_hole() {
-    let (proxy, _heard) = start();
+    let (proxy, _received) = start();
     let mut stream = connect(&proxy);
     send(&mut stream, "one").unwrap();
     proxy.set(Fault::BlackHole);
@@ -145,7 +145,7 @@ fn held_bytes_arrive_late_even_when_their_caller_has_left() {
 
 #[test]
 fn slow_delays_both_directions() {
-    let (proxy, _heard) = start();
+    let (proxy, _received) = start();
     let mut stream = connect(&proxy);
     proxy.set(Fault::Slow(Duration::from_millis(60)));
     let started = Instant::now();
@@ -155,7 +155,7 @@ fn slow_delays_both_directions() {
 
 #[test]
 fn only_new_connections_are_refused() {
-    let (proxy, _heard) = start();
+    let (proxy, _received) = start();
     let mut old = connect(&proxy);
     send(&mut old, "one").unwrap();
     proxy.set(Fault::Refuse);
@@ -197,7 +197,7 @@ fn the_reply_to_one_request_is_lost() {
 
 #[test]
 fn a_dropped_proxy_closes_everything() {
-    let (proxy, _heard) = start();
+    let (proxy, _received) = start();
     let mut stream = connect(&proxy);
     send(&mut stream, "one").unwrap();
     let port = proxy.port();

@@ -151,7 +151,7 @@ async fn a_bad_key_file_is_reported_with_the_fix_and_not_shown() {
     let key = fresh(folder, "a").await;
     fs::write(folder.join("keys"), &key).unwrap();
     fs::set_permissions(folder.join("keys"), fs::Permissions::from_mode(0o644)).unwrap();
-    start().await.assert_stderr(&[2], &["may be read by everybody", "chmod 600"]);
+    start().await.assert_stderr(&[2], &["is readable by other users", "chmod 600"]);
     write_keys(&folder.join("keys"), &["# ours", "b = c2VjcmV0"]);
     let ended = start().await;
     ended.assert_stderr(&[2], &["line 2", "32 bytes in base64"]);

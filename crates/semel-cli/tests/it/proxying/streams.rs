@@ -125,9 +125,9 @@ async fn the_trailers_of_a_response_arrive() {
     });
     let upstream = upstream.await;
     let gateway = Setup::to(&upstream).start().await;
-    let asked =
+    let request =
         TestRequest::get("/orders").header("TE", "trailers").header("Connection", "TE, close");
-    let mut connection = gateway.send(asked).await;
+    let mut connection = gateway.send(request).await;
     assert_eq!(connection.read_head().await.unwrap().status, 200);
     let rest = connection.rest().await;
     let rest = String::from_utf8_lossy(&rest).to_lowercase();

@@ -1,4 +1,4 @@
-//! Who a request is from.
+//! The principal of a request.
 
 use tempfile::TempDir;
 
@@ -12,8 +12,8 @@ async fn a_header_that_is_a_credential_is_refused() {
         ("Proxy-Authorization", "in the clear"),
         ("Cookie", "in the clear"),
     ] {
-        let who = format!("header:{header}");
-        let check = ["config", "check", "--upstream", "http://a:1", "--principal", &who];
+        let principal = format!("header:{header}");
+        let check = ["config", "check", "--upstream", "http://a:1", "--principal", &principal];
         let ended = run(TempDir::new().unwrap().path(), &check).await;
         ended.assert_stderr(&[2], &["--principal", fix]);
     }

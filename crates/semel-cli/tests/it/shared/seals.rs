@@ -30,11 +30,11 @@ impl SealedGateways {
     }
 
     /// Writes the file on one machine after the other, and waits until both gateways use it.
-    async fn rotate(&self, keys: &[&str], told: &str) {
+    async fn rotate(&self, keys: &[&str], line: &str) {
         for (setup, gateway) in self.setups.iter().zip(&self.gateways) {
             write_keys(&setup.folder().join("keys"), keys);
             gateway.sighup();
-            until(told, async || gateway.stderr().contains(told)).await;
+            until(line, async || gateway.stderr().contains(line)).await;
             // A rollout takes some time between two machines.
             sleep(Duration::from_millis(50)).await;
         }

@@ -100,7 +100,7 @@ async fn what_an_operator_forgets_runs_again_in_spite_of_caches(store: SharedSto
     }
     let key = store.json(&["keys", "list"]).await[0]["key"].as_str().unwrap().to_owned();
     store.stdout(&["keys", "forget", &key, "--reason", "a test"]).await;
-    until("the cache has heard of it", async || {
+    until("the cache has removed the outcome", async || {
         gateway.request(TestRequest::charge("k")).await.text() == "run 2"
     })
     .await;

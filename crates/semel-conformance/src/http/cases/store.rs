@@ -18,9 +18,9 @@ pub(super) async fn nothing_runs_without_the_store(case: CaseContext<'_>) {
         .assert_is(&refused, "without a store nothing is protected, so nothing is served");
     case.assert_runs(0, "nothing runs without the store");
     let served = |answer: &TestResponse| answer.status == 200;
-    let first = case.send_until(&request, served, "a mended store serves again").await;
+    let first = case.send_until(&request, served, "a repaired store serves again").await;
     assert!(!first.is_replay(), "a refused request left nothing behind");
-    case.assert_runs(1, "a mended store serves again");
+    case.assert_runs(1, "a repaired store serves again");
 }
 
 pub(super) async fn an_answer_that_could_not_be_recorded_is_still_sent(case: CaseContext<'_>) {
@@ -30,10 +30,11 @@ pub(super) async fn an_answer_that_could_not_be_recorded_is_still_sent(case: Cas
     case.open_gate();
     let first = first.response().await;
     case.target.repair_store().await;
-    assert_eq!(first.status, 200, "the effect happened, and its caller is told so: {first:?}");
+    assert_eq!(first.status, 200, "the effect happened, and its caller gets the answer: {first:?}");
     assert_eq!(first.text("idempotency-stored"), Some("false"), "the missing record is admitted");
-    let again =
-        case.send_until(&request, TestResponse::is_replay, "a mended store gets the record").await;
+    let again = case
+        .send_until(&request, TestResponse::is_replay, "a repaired store gets the record")
+        .await;
     assert_eq!(again.body, first.body, "what was recorded late is the run's own outcome");
     case.assert_runs(1, "an effect that was not recorded at once does not run again");
 }

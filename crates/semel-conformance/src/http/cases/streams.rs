@@ -39,7 +39,7 @@ pub(super) async fn a_hang_up_does_not_end_a_stream(case: CaseContext<'_>) {
     case.open_gate();
     let again = request.send().await;
     case.assert_runs(1, "a stream whose caller hung up does not run again");
-    assert!(again.is_replay(), "a stream nobody reads comes to its end: {again:?}");
+    assert!(again.is_replay(), "a stream without a reader comes to its end: {again:?}");
     assert_eq!(again.text("idempotency-body"), Some("omitted"), "an omitted body is admitted");
 }
 
@@ -64,6 +64,6 @@ async fn broken(case: &CaseContext<'_>, request: TestRequest) {
 pub(super) async fn a_broken_stream_on_hold_is_unknown(case: CaseContext<'_>) {
     let request = case.post(HOLD).set(STREAM, "4");
     drop(request.clone().with(BREAK, "1").try_send().await);
-    UNKNOWN.assert_is(&request.send().await, "nobody knows how far a broken run came");
+    UNKNOWN.assert_is(&request.send().await, "it is unknown how far a broken run came");
     case.assert_runs(1, "on hold nothing runs twice");
 }

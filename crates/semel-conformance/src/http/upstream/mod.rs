@@ -80,7 +80,7 @@ impl TestUpstream {
         if let Some(gate) = &instructions.gate {
             self.log.wait_for_openings(gate, 1).await;
         }
-        assert!(!instructions.panics, "a request told the upstream to panic");
+        assert!(!instructions.panics, "the request instructs the upstream to panic");
         self.answer(instructions, running)
     }
 

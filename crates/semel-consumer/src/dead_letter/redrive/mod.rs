@@ -46,7 +46,7 @@ pub trait MessagePublisher: fmt::Debug + Send + Sync + 'static {
     /// Publishes to the topic of the message, and returns only after the broker has confirmed that it keeps the
     /// message.
     ///
-    /// The fields of the message decide what the broker is told: its id, its ordering key, its address for replies.
+    /// The fields of the message decide what the broker gets: its id, its ordering key, its address for replies.
     /// Headers in which a broker of the original message had these, such as `Nats-Msg-Id`, are not sent again.
     ///
     /// # Errors

@@ -81,7 +81,7 @@ mod tests {
             [[(SPAN, first), (Duration::ZERO, second)], [(Duration::ZERO, second), (SPAN, first)]]
         {
             let window = LocalWindow::default();
-            replies.into_iter().for_each(|(remaining, asked)| window.update(remaining, asked));
+            replies.into_iter().for_each(|(remaining, at)| window.update(remaining, at));
             assert!(window.must_read_secondary());
         }
     }

@@ -116,7 +116,7 @@ impl ConfigBuilder<'_> {
         BadSettings::unless_empty(self.problems, config)
     }
 
-    /// Refuses what the demo brings itself, and what would make another story of it.
+    /// Refuses settings that the demo has itself, and settings that would change its result.
     fn check_worker_demo(&mut self) {
         let harmless = |field: &&&str| !["name", "concurrency"].contains(*field);
         let fields = fields_of::<WorkerFields>().iter().filter(harmless);

@@ -172,12 +172,12 @@ impl KeyState {
     }
 
     fn step(&self, call: &HistoryCall<'_>, nonce: Hex, class: KeyClass) -> Vec<PossibleStep> {
-        let asked = &call.begin.detail;
-        let own = (nonce, asked.token) == (self.nonce, Some(self.token));
+        let request = &call.begin.detail;
+        let own = (nonce, request.token) == (self.nonce, Some(self.token));
         match call.op() {
-            Op::Claim => self.claim(nonce, asked.fingerprint, class),
+            Op::Claim => self.claim(nonce, request.fingerprint, class),
             Op::Renew => self.renew(own),
-            Op::Complete => self.complete(own, asked.digest),
+            Op::Complete => self.complete(own, request.digest),
             Op::Release => self.release(own, class),
             Op::Abandon => self.abandon(own, class),
             Op::Get => vec![self.as_read()],

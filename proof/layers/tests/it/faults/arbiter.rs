@@ -42,8 +42,8 @@ pub(crate) async fn completed(store: &dyn Store) -> KeyHash {
     key
 }
 
-pub(crate) async fn is_copied(shelf: &dyn ReplicaCache, key: &KeyHash) -> bool {
-    matches!(shelf.look(&[*key]).await.pop().unwrap(), Ok(Some(_)))
+pub(crate) async fn is_copied(cache: &dyn ReplicaCache, key: &KeyHash) -> bool {
+    matches!(cache.look(&[*key]).await.pop().unwrap(), Ok(Some(_)))
 }
 
 pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {

@@ -148,8 +148,8 @@ async fn a_redrive_needs_a_reason_and_a_letter() {
         let error = redrive(fixture.letter.id.clone(), reason).await;
         assert!(matches!(error, RedriveError::NoReason), "{error:?}");
     }
-    let error = redrive("nobody".to_owned(), REASON).await;
-    assert!(matches!(&error, RedriveError::NotFound { id } if id == "nobody"), "{error:?}");
+    let error = redrive("missing".to_owned(), REASON).await;
+    assert!(matches!(&error, RedriveError::NotFound { id } if id == "missing"), "{error:?}");
     assert!(fixture.publisher.published().is_empty());
 }
 

@@ -20,26 +20,26 @@ use super::endpoint::{DemoEndpoint, DemoRequest};
 const FIRST: &str = "order-1";
 
 /// The demo's messages, and what became of them.
-pub(super) struct Story {
+pub(super) struct DemoScript {
     pub(super) source: MemorySource,
     pub(super) endpoint: DemoEndpoint,
     pub(super) letters: Arc<dyn DeadLetterQueue>,
 }
 
-impl Story {
-    pub(super) async fn tell(self) -> Result<()> {
+impl DemoScript {
+    pub(super) async fn run(self) -> Result<()> {
         say(format_args!(
             "Messages are in memory, the handler is an HTTP endpoint in this process (http://{}/events),\n\
              and the store is a temporary folder.\n",
             self.endpoint.address
         ));
-        let told = self.tell_all().await;
+        let result = self.run_steps().await;
         // Also after a failure, so that the consumer ends.
         self.source.end();
-        told
+        result
     }
 
-    async fn tell_all(&self) -> Result<()> {
+    async fn run_steps(&self) -> Result<()> {
         self.first().await?;
         self.duplicate().await?;
         self.retried().await?;
@@ -98,7 +98,7 @@ impl Story {
         ensure!(requests[0].key == requests[1].key, "the attempts at {id} had different keys");
         ensure!(settled == MemorySettlement::Acked, "{id} was not acknowledged");
         say(format_args!(
-            "   The same Idempotency-Key on both attempts: a handler that has acted before can tell.\n"
+            "   The same Idempotency-Key on both attempts: a handler that has acted before knows it.\n"
         ));
         Ok(())
     }
