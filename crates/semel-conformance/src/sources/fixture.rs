@@ -9,7 +9,8 @@ use semel_consumer::{Message, Source};
 #[async_trait]
 pub trait SourceFixture: Send + Sync + 'static {
     /// Adds a message with this body, these headers, this message id and this ordering key, and returns once the broker
-    /// has accepted it. The fixture chooses the topic.
+    /// has accepted it. The fixture chooses the topic. A broker with partitions puts messages without an ordering key
+    /// into all of them, in turn.
     async fn publish(&self, message: Message);
 
     /// Connects to the consumer, as a process does that starts. All connections share the messages.
@@ -22,7 +23,8 @@ pub trait SourceFixture: Send + Sync + 'static {
     /// The abilities that this broker does not have. Promises that need one are reported as not shown, never as kept.
     fn unsupported(&self) -> &[SourceAbility];
 
-    /// How long the broker waits for a settlement. Short: many promises wait for its end.
+    /// How long the broker waits for a settlement. For a broker without deadlines: within which a message of a process
+    /// that is gone comes again. Short: many promises wait for its end.
     fn ack_deadline(&self) -> Duration;
 
     /// How long a promise waits for what must happen. It is only waited in full for what does not happen.
@@ -46,7 +48,8 @@ pub enum Broker {
 /// An ability that some promises need and not every broker has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceAbility {
-    /// A message that is not settled in time is delivered again, and the time can be extended.
+    /// A delivery that a living process holds for too long is delivered again, and the time can be extended. Every
+    /// broker, also one without deadlines, delivers a message again whose delivery was dropped or whose process is gone.
     Deadlines,
     /// A negative acknowledgement has a delay.
     DelaysNacks,

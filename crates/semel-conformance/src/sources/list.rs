@@ -44,6 +44,8 @@ macro_rules! __for_each_source_promise {
                     "A message that was given back is handed over again."
                 a_nacked_message_waits_for_its_delay [DelaysNacks]
                     "A message that was given back is not handed over before its delay is over."
+                a_dropped_delivery_comes_again []
+                    "A message whose delivery was dropped is handed over again."
                 a_rejected_message_never_comes_again []
                     "A rejected message is not handed over again, to this process or to the next."
                 a_position_is_the_same_for_every_delivery []
@@ -56,8 +58,6 @@ macro_rules! __for_each_source_promise {
             deadlines {
                 an_unsettled_message_comes_again [Deadlines]
                     "A message that is not settled in time is handed over again."
-                a_dropped_delivery_comes_again [Deadlines]
-                    "A message whose delivery was dropped is handed over again."
                 an_extended_message_does_not_come_again [Deadlines]
                     "A message whose deadline is extended is not handed over again, for as long as that goes on."
                 an_extended_message_comes_again_at_last [Deadlines]
@@ -68,15 +68,15 @@ macro_rules! __for_each_source_promise {
                     "Extending a message that was given back does not keep it from coming again."
             }
             connections {
-                a_dropped_receive_loses_nothing [Deadlines]
+                a_dropped_receive_loses_nothing []
                     "A call that is dropped while it waits loses no message."
                 two_processes_share_the_messages []
-                    "Two processes get all messages between them, each message once."
-                a_process_that_is_gone_loses_nothing [Deadlines]
+                    "Two processes get all messages between them, and none again that was acknowledged."
+                a_process_that_is_gone_loses_nothing []
                     "What a process had received and not settled is handed over to another."
                 a_waiting_call_gets_what_another_process_left [Deadlines]
                     "A call that waits gets a message that another process took and did not settle."
-                a_closed_source_loses_nothing [Deadlines]
+                a_closed_source_loses_nothing []
                     "What was not settled when a source closed is handed over to another."
                 a_restart_of_the_broker_loses_nothing [Restarts]
                     "After a restart of the broker a connection that was open gets what is not settled, and what is new."
@@ -86,21 +86,21 @@ macro_rules! __for_each_source_promise {
                     "An event is handled, recorded and acknowledged, in this order."
                 a_copy_of_an_event_does_not_run []
                     "A second message with the same event is acknowledged without a run."
-                a_lost_ack_is_no_second_run [Deadlines]
+                a_lost_ack_is_no_second_run []
                     "An event whose acknowledgement was lost is acknowledged again, without a run."
-                a_run_outlives_the_ack_deadline [Deadlines]
+                a_run_outlives_the_ack_deadline []
                     "A message is not delivered again while its handler runs."
-                messages_that_wait_outlive_the_ack_deadline [Deadlines]
+                messages_that_wait_outlive_the_ack_deadline []
                     "A message is not delivered again while it waits for a free handler."
             }
             crashes {
-                a_crash_before_the_effect_loses_nothing [Deadlines]
+                a_crash_before_the_effect_loses_nothing []
                     "An event whose process is killed before its effect runs again."
-                a_crash_after_the_effect_has_one_outcome [Deadlines]
+                a_crash_after_the_effect_has_one_outcome []
                     "An event whose process is killed after its effect runs again, with the same downstream key."
-                a_crash_before_the_ack_is_no_second_run [Deadlines]
+                a_crash_before_the_ack_is_no_second_run []
                     "An event whose process is killed between record and acknowledgement is not run again."
-                a_crash_at_a_dead_letter_keeps_one_letter [Deadlines]
+                a_crash_at_a_dead_letter_keeps_one_letter []
                     "An event whose process is killed between dead letter and record has one letter at the end."
             }
             failures {
@@ -108,11 +108,11 @@ macro_rules! __for_each_source_promise {
                     "An attempt that may be repeated is repeated, after pauses that grow."
                 a_final_failure_is_one_dead_letter []
                     "A final failure is published as a dead letter, then recorded, then rejected, and never runs again."
-                a_lost_reject_is_no_second_dead_letter [Deadlines]
+                a_lost_reject_is_no_second_dead_letter []
                     "A dead letter whose rejection was lost is neither run nor published again."
                 a_panic_ends_at_the_cap []
                     "An event whose handler panics each time becomes a dead letter after its last attempt."
-                a_poison_that_kills_ends_at_the_cap [Deadlines]
+                a_poison_that_kills_ends_at_the_cap []
                     "An event that kills its process each time becomes a dead letter after its last attempt."
             }
             order {
@@ -130,7 +130,7 @@ macro_rules! __for_each_source_promise {
                     "A shutdown waits for running handlers, and gives back what waits."
                 a_store_that_is_down_loses_nothing []
                     "While the store is down nothing is acknowledged; afterwards every event runs, once."
-                an_outcome_that_cannot_be_recorded_is_not_acked [Deadlines]
+                an_outcome_that_cannot_be_recorded_is_not_acked []
                     "An event is not acknowledged while the store does not take its outcome, and does not run again."
                 a_dead_letter_sink_that_is_down_loses_nothing []
                     "A failed event is neither recorded nor settled while its dead letter cannot be published."
@@ -138,7 +138,7 @@ macro_rules! __for_each_source_promise {
                     "A restart of the broker under load loses no event, and runs none twice."
             }
             chaos {
-                every_event_has_one_outcome [Deadlines]
+                every_event_has_one_outcome []
                     "With copies, failures and killed processes, every event has one outcome and no run without a reason."
             }
         }

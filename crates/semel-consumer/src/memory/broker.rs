@@ -53,8 +53,9 @@ pub(super) struct BrokerState {
 #[derive(Default)]
 struct OpenMessage {
     deliveries: u32,
-    /// The last delivery.
+    /// The last delivery, and the connection that has it.
     current: u32,
+    connection: u64,
     /// Earlier deliveries were taken back.
     valid_from: u32,
     /// True until the last delivery is settled. Only then it can be extended.
@@ -124,7 +125,13 @@ impl BrokerState {
     }
 
     /// The next messages that are ready, at most `max`.
-    pub(super) fn take(&mut self, max: usize, now: Instant, ack_deadline: Duration) -> Vec<Taken> {
+    pub(super) fn take(
+        &mut self,
+        max: usize,
+        now: Instant,
+        ack_deadline: Duration,
+        connection: u64,
+    ) -> Vec<Taken> {
         self.redeliver_due(now);
         let mut taken = Vec::new();
         while taken.len() < max {
@@ -132,6 +139,7 @@ impl BrokerState {
             let Some(open) = self.open.get_mut(&number) else { continue };
             open.deliveries += 1;
             open.current = open.deliveries;
+            open.connection = connection;
             open.is_held = true;
             let due = now + ack_deadline;
             open.due = Some(due);
@@ -219,9 +227,22 @@ impl BrokerState {
         Ok(())
     }
 
-    pub(super) fn take_back(&mut self) {
+    /// A delivery was dropped. It has no effect if that delivery was settled or replaced before.
+    pub(super) fn drop_delivery(&mut self, number: u64, delivery: u32) {
+        let open = self.open.get_mut(&number);
+        if let Some(open) = open.filter(|open| open.current == delivery && open.is_held)
+            && open.due.take().is_some()
+        {
+            open.is_held = false;
+            self.ready.push_back(number);
+        }
+    }
+
+    /// Takes all deliveries back, or those that one connection holds.
+    pub(super) fn take_back(&mut self, connection: Option<u64>) {
         for (number, open) in &mut self.open {
-            if open.due.take().is_some() {
+            let is_meant = connection.is_none_or(|it| open.is_held && open.connection == it);
+            if is_meant && open.due.take().is_some() {
                 open.valid_from = open.deliveries + 1;
                 self.ready.push_back(*number);
             }

@@ -1,12 +1,21 @@
 //! A source in memory, with faults that a test can inject. For tests and examples: its messages end with the process.
 //!
 //! It behaves like a broker with deadlines: a delivery that is not settled in time is delivered again, and an
-//! acknowledgement that is lost leaves the message in the broker.
+//! acknowledgement that is lost leaves the message in the broker. [`MemorySource::without_ack_deadline`] behaves like a
+//! broker that has none.
 
 mod broker;
 mod faults;
 
-use std::{fmt, pin::pin, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -23,7 +32,7 @@ use crate::{
     source::{ConsumerPlan, Delivery, Settlement, Source, SourceInfo},
 };
 
-/// A source in memory. Clones are the same broker.
+/// A source in memory. Clones are connections to the same broker, as of several processes.
 ///
 /// ```
 /// use semel_consumer::{Consumer, Event, EventContext, Message, memory::MemorySource};
@@ -45,9 +54,9 @@ use crate::{
 /// assert_eq!(source.settled().len(), 2); // one ran, the other was a duplicate
 /// # Ok(()) }
 /// ```
-#[derive(Clone)]
 pub struct MemorySource {
     shared: Arc<Shared>,
+    connection: u64,
 }
 
 struct Shared {
@@ -55,12 +64,16 @@ struct Shared {
     /// Notified when a message may be ready, and when one is settled.
     changed: Notify,
     settled: Notify,
-    ack_deadline: Duration,
+    /// `None`: a dropped delivery comes again at once, and a held one never.
+    ack_deadline: Option<Duration>,
+    connections: AtomicU64,
 }
 
 impl MemorySource {
     /// How long a delivery may stay unsettled by default.
     pub const ACK_DEADLINE: Duration = Duration::from_secs(30);
+    /// The deadline of a delivery that has none.
+    const NEVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
     /// An empty source.
     #[must_use]
@@ -71,14 +84,25 @@ impl MemorySource {
     /// An empty source that delivers a message again after this time without a settlement.
     #[must_use]
     pub fn with_ack_deadline(ack_deadline: Duration) -> Self {
-        Self {
-            shared: Arc::new(Shared {
-                broker: Mutex::new(BrokerState::default()),
-                changed: Notify::new(),
-                settled: Notify::new(),
-                ack_deadline,
-            }),
-        }
+        Self::with_deadline(Some(ack_deadline))
+    }
+
+    /// An empty source that waits for a settlement for as long as the delivery exists. A delivery that is dropped
+    /// unsettled comes again at once.
+    #[must_use]
+    pub fn without_ack_deadline() -> Self {
+        Self::with_deadline(None)
+    }
+
+    fn with_deadline(ack_deadline: Option<Duration>) -> Self {
+        let shared = Shared {
+            broker: Mutex::new(BrokerState::default()),
+            changed: Notify::new(),
+            settled: Notify::new(),
+            ack_deadline,
+            connections: AtomicU64::new(1),
+        };
+        Self { shared: Arc::new(shared), connection: 0 }
     }
 
     /// Adds a message, and returns its number. Its position is `memory/NUMBER`.
@@ -111,8 +135,7 @@ impl MemorySource {
     /// Takes all deliveries back, as a broker does that lost its consumer: their settlements have no effect any more,
     /// and the messages are delivered again at once.
     pub fn take_back(&self) {
-        self.shared.broker.lock().take_back();
-        self.shared.changed.notify_waiters();
+        self.shared.take_back(None);
     }
 
     /// What was settled and how, in order.
@@ -147,6 +170,14 @@ impl MemorySource {
     }
 }
 
+/// Another connection to the same broker.
+impl Clone for MemorySource {
+    fn clone(&self) -> Self {
+        let connection = self.shared.connections.fetch_add(1, Relaxed);
+        Self { shared: self.shared.clone(), connection }
+    }
+}
+
 impl Default for MemorySource {
     fn default() -> Self {
         Self::new()
@@ -170,7 +201,8 @@ impl Source for MemorySource {
                 if broker.faults().is_down {
                     return Err(unreachable_broker());
                 }
-                let taken = broker.take(max, Instant::now(), self.shared.ack_deadline);
+                let deadline = self.shared.ack_deadline.unwrap_or(Self::NEVER);
+                let taken = broker.take(max, Instant::now(), deadline, self.connection);
                 if !taken.is_empty() {
                     // Other calls that wait have to look when these messages are due.
                     self.shared.changed.notify_waiters();
@@ -193,7 +225,7 @@ impl Source for MemorySource {
     fn info(&self) -> SourceInfo {
         SourceInfo {
             name: "memory".to_owned(),
-            ack_deadline: Some(self.shared.ack_deadline),
+            ack_deadline: self.shared.ack_deadline,
             redelivery_window: Some(Duration::from_secs(3600)),
         }
     }
@@ -218,6 +250,7 @@ impl Source for MemorySource {
     }
 
     async fn close(&self) -> Result<()> {
+        self.shared.take_back(Some(self.connection));
         Ok(())
     }
 }
@@ -225,50 +258,71 @@ impl Source for MemorySource {
 impl MemorySource {
     fn delivery(&self, taken: broker::Taken) -> Delivery {
         let settlement = BrokerSettlement {
-            source: self.clone(),
+            shared: self.shared.clone(),
             number: taken.number,
             delivery: taken.delivery,
         };
         Delivery::new(taken.message, settlement)
     }
+}
 
-    fn settle(&self, settlement: &BrokerSettlement, how: MemorySettlement) -> Result<()> {
-        let result = self.shared.broker.lock().settle(
-            settlement.number,
-            settlement.delivery,
-            how,
-            Instant::now(),
-        );
+impl Shared {
+    fn take_back(&self, connection: Option<u64>) {
+        self.broker.lock().take_back(connection);
+        self.changed.notify_waiters();
+    }
+}
+
+struct BrokerSettlement {
+    shared: Arc<Shared>,
+    number: u64,
+    /// Which delivery of the message this is.
+    delivery: u32,
+}
+
+impl BrokerSettlement {
+    fn settle(&self, how: MemorySettlement) -> Result<()> {
+        let mut broker = self.shared.broker.lock();
+        let result = broker.settle(self.number, self.delivery, how, Instant::now());
+        drop(broker);
         self.shared.settled.notify_waiters();
         self.shared.changed.notify_waiters();
         result
     }
 }
 
-struct BrokerSettlement {
-    source: MemorySource,
-    number: u64,
-    /// Which delivery of the message this is.
-    delivery: u32,
+/// A deadline brings the message back by itself.
+impl Drop for BrokerSettlement {
+    fn drop(&mut self) {
+        if self.shared.ack_deadline.is_none() {
+            self.shared.broker.lock().drop_delivery(self.number, self.delivery);
+            self.shared.changed.notify_waiters();
+        }
+    }
 }
 
 #[async_trait]
 impl Settlement for BrokerSettlement {
     async fn ack(&self) -> Result<()> {
-        self.source.settle(self, MemorySettlement::Acked)
+        self.settle(MemorySettlement::Acked)
     }
 
     async fn nack(&self, delay: Duration) -> Result<()> {
-        self.source.settle(self, MemorySettlement::Nacked(delay))
+        self.settle(MemorySettlement::Nacked(delay))
     }
 
     async fn reject(&self, reason: &str) -> Result<()> {
-        self.source.settle(self, MemorySettlement::Rejected(reason.to_owned()))
+        self.settle(MemorySettlement::Rejected(reason.to_owned()))
     }
 
     async fn extend(&self) -> Result<()> {
-        let until = Instant::now() + self.source.shared.ack_deadline;
-        self.source.shared.broker.lock().extend(self.number, self.delivery, until)
+        match self.shared.ack_deadline {
+            Some(deadline) => {
+                let until = Instant::now() + deadline;
+                self.shared.broker.lock().extend(self.number, self.delivery, until)
+            }
+            None => Ok(()),
+        }
     }
 }
 

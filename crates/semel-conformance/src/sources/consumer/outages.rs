@@ -12,6 +12,8 @@ use super::{Run, Step, World, failures::refuses, runs::succeeds, world::is_final
 use crate::sources::promises::Fixture;
 
 pub(in crate::sources) async fn a_busy_event_is_delayed(fixture: Fixture) {
+    // A broker with partitions gives some of them to the second process.
+    const COPIES: usize = 8;
     let world = World::new(fixture);
     let open = watch::Sender::new(false);
     let gate = open.subscribe();
@@ -29,7 +31,7 @@ pub(in crate::sources) async fn a_busy_event_is_delayed(fixture: Fixture) {
     let owner = owner.await;
     world.publish(["one"]).await;
     world.until("the event runs", 1, |entry| matches!(entry.step, Step::Ran { .. })).await;
-    world.publish(["one"]).await;
+    world.publish(["one"; COPIES]).await;
     let other = world.start(succeeds).await;
     let number = other.identity.number;
     world
@@ -41,7 +43,7 @@ pub(in crate::sources) async fn a_busy_event_is_delayed(fixture: Fixture) {
     let settled = world.journal.count(|entry| is_final(&entry.step));
     assert_eq!(settled, 0, "nothing is acknowledged while the event runs");
     open.send_replace(true);
-    world.until_settled(2).await;
+    world.until_settled(1 + COPIES).await;
     world.stop(owner).await;
     world.stop(other).await;
     let steps = world.journal.steps("one");

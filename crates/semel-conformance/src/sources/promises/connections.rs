@@ -39,18 +39,20 @@ pub(in crate::sources) async fn two_processes_share_the_messages(fixture: Fixtur
     let other = one.open_another().await;
     let bodies: Vec<_> = (0..COUNT).map(|number| format!("{number:02}")).collect();
     one.publish(bodies.clone()).await;
-    let received = Mutex::new(Vec::new());
+    let acked = Mutex::new(Vec::new());
     let work = async |queue: &Queue, max: usize| -> Infallible {
         loop {
             for delivery in queue.receive(max).await {
                 let body = body(&delivery);
-                ack(delivery).await;
-                received.lock().push(body);
+                // It may move to the other process before, which gets it again.
+                if delivery.ack().await.is_ok() {
+                    acked.lock().push(body);
+                }
             }
         }
     };
     let finished = async {
-        while received.lock().len() < COUNT {
+        while acked.lock().len() < COUNT {
             sleep(Duration::from_millis(5)).await;
         }
     };
@@ -59,19 +61,28 @@ pub(in crate::sources) async fn two_processes_share_the_messages(fixture: Fixtur
         _ = work(&other, 3) => {}
         () = finished => {}
     }
-    let mut received = received.into_inner();
-    received.sort_unstable();
-    assert_eq!(received, bodies, "two processes get each message once");
+    let mut acked = acked.into_inner();
+    acked.sort_unstable();
+    assert_eq!(acked, bodies, "two processes acknowledge each message once");
     one.nothing_is_left("all messages were acknowledged").await;
 }
 
 pub(in crate::sources) async fn a_process_that_is_gone_loses_nothing(fixture: Fixture) {
     let gone = Queue::open(fixture).await;
     gone.publish(["1", "2", "3", "4"]).await;
-    let next = gone.open_another().await;
     let held = gone.receive_all(3).await;
+    let next = gone.open_another().await;
     drop((held, gone));
-    next.receive_and_ack(&["1", "2", "3", "4"]).await;
+    let mut missing = vec!["1", "2", "3", "4"];
+    while !missing.is_empty() {
+        let delivery = next.receive_one().await;
+        let body = body(&delivery);
+        // The broker notices in its own time that a process is gone, and may hand out all messages anew then.
+        if delivery.ack().await.is_ok() {
+            let at = missing.iter().position(|it| *it == body);
+            missing.remove(at.expect("an acknowledged message does not come again"));
+        }
+    }
 }
 
 pub(in crate::sources) async fn a_waiting_call_gets_what_another_process_left(fixture: Fixture) {

@@ -1,4 +1,4 @@
-//! What becomes of a message that is not settled in time, and what extending its deadline does.
+//! What becomes of a message that is held and not settled in time, and what extending its deadline does.
 
 use std::{pin::pin, time::Duration};
 
@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 use super::Fixture;
 use crate::sources::{
     SourceAbility,
-    queue::{Queue, ack, body},
+    queue::{Queue, ack},
 };
 
 /// How much earlier than asked a broker's timer may end.
@@ -19,19 +19,6 @@ pub(in crate::sources) async fn an_unsettled_message_comes_again(fixture: Fixtur
     let held = queue.receive_all(2).await;
     queue.receive_and_ack(&["1", "2"]).await;
     drop(held);
-    queue.nothing_is_left("all messages were acknowledged").await;
-}
-
-pub(in crate::sources) async fn a_dropped_delivery_comes_again(fixture: Fixture) {
-    let queue = Queue::open(fixture).await;
-    queue.publish(["dropped", "kept"]).await;
-    for delivery in queue.receive_all(2).await {
-        match body(&delivery).as_str() {
-            "dropped" => drop(delivery),
-            _ => ack(delivery).await,
-        }
-    }
-    queue.receive_and_ack(&["dropped"]).await;
     queue.nothing_is_left("all messages were acknowledged").await;
 }
 

@@ -34,24 +34,24 @@ pub(in crate::sources) async fn body_and_headers_are_untouched(fixture: Fixture)
     ];
     for (number, bytes) in bodies.iter().enumerate() {
         let message = Message::new("orders", bytes.clone())
-            .with_header("Kit-Number", number.to_string())
-            .with_header("kit-case", "Grüße, \"quoted\"; a=b")
-            .with_header("Kit-Inner-Space", "a  b");
+            .with_header("Test-Number", number.to_string())
+            .with_header("test-lower-case", "Grüße, \"quoted\"; a=b")
+            .with_header("Test-Inner-Space", "a  b");
         queue.fixture.publish(message).await;
     }
     for _ in &bodies {
         let delivery = queue.receive_one().await;
         let message = &delivery.message;
-        let number = message.header("Kit-Number").and_then(|it| it.parse::<usize>().ok());
+        let number = message.header("Test-Number").and_then(|it| it.parse::<usize>().ok());
         let number = number.expect("a header of the message is missing");
         assert_eq!(message.body, bodies[number], "body {number} was changed");
         assert_eq!(
-            message.header("kit-case"),
+            message.header("test-lower-case"),
             Some("Grüße, \"quoted\"; a=b"),
             "a header was changed"
         );
-        assert_eq!(message.header("Kit-Inner-Space"), Some("a  b"), "a header was changed");
-        let same_case = message.headers.iter().any(|header| header.name == "kit-case");
+        assert_eq!(message.header("Test-Inner-Space"), Some("a  b"), "a header was changed");
+        let same_case = message.headers.iter().any(|header| header.name == "test-lower-case");
         assert!(same_case, "the name of a header was changed");
         ack(delivery).await;
     }
@@ -62,10 +62,10 @@ pub(in crate::sources) async fn repeated_headers_keep_their_order(fixture: Fixtu
     let message = Message::new("orders", "repeated");
     let message = ["one", "two", "one"]
         .into_iter()
-        .fold(message, |it, value| it.with_header("Kit-Many", value));
+        .fold(message, |it, value| it.with_header("Test-Repeated", value));
     queue.fixture.publish(message).await;
     let delivery = queue.receive_one().await;
-    let values = delivery.message.headers.iter().filter(|header| header.name == "Kit-Many");
+    let values = delivery.message.headers.iter().filter(|header| header.name == "Test-Repeated");
     let values: Vec<_> = values.map(|header| header.value.clone()).collect();
     assert_eq!(values, ["one", "two", "one"], "the values of a header were changed");
     ack(delivery).await;

@@ -17,6 +17,10 @@ impl Memory {
     pub(super) fn new() -> Self {
         Self(MemorySource::with_ack_deadline(ACK_DEADLINE))
     }
+
+    pub(super) fn without_deadlines() -> Self {
+        Self(MemorySource::without_ack_deadline())
+    }
 }
 
 #[async_trait]
@@ -37,7 +41,10 @@ impl SourceFixture for Memory {
     }
 
     fn unsupported(&self) -> &[SourceAbility] {
-        &[]
+        match self.0.info().ack_deadline {
+            Some(_) => &[],
+            None => &[SourceAbility::Deadlines],
+        }
     }
 
     fn ack_deadline(&self) -> Duration {
@@ -49,7 +56,10 @@ impl SourceFixture for Memory {
     }
 
     fn events(&self) -> usize {
-        50_000
+        match self.0.info().ack_deadline {
+            Some(_) => 50_000,
+            None => 5_000,
+        }
     }
 }
 

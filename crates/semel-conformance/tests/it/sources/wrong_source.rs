@@ -43,6 +43,8 @@ pub(super) enum Bug {
     HasOnePosition,
     StopsCounting,
     NeverRedeliversUnsettled,
+    /// On a broker without deadlines.
+    KeepsWhatWasDropped,
     KeepsWhatADroppedCallTook,
     DoesNotExtend,
     ExtendsAfterANack,
@@ -64,11 +66,16 @@ pub(super) struct WrongFixture {
 struct Shared {
     restarted: AtomicBool,
     published: std::sync::atomic::AtomicU64,
+    kept: Mutex<Vec<Arc<dyn Settlement>>>,
 }
 
 impl WrongFixture {
     pub(super) fn new(bug: Bug, patience: Duration) -> Self {
-        Self { memory: Memory::new(), bug, shared: Arc::default(), patience }
+        let memory = match bug {
+            Bug::KeepsWhatWasDropped => Memory::without_deadlines(),
+            _ => Memory::new(),
+        };
+        Self { memory, bug, shared: Arc::default(), patience }
     }
 }
 
@@ -90,7 +97,7 @@ impl SourceFixture for WrongFixture {
     }
 
     fn unsupported(&self) -> &[SourceAbility] {
-        &[]
+        self.memory.unsupported()
     }
 
     fn ack_deadline(&self) -> Duration {
@@ -205,6 +212,7 @@ impl WrongSource {
             Bug::NeverRedeliversUnsettled => {
                 extend_until_settled(settlement.clone(), is_settled.clone())
             }
+            Bug::KeepsWhatWasDropped => self.shared.kept.lock().await.push(settlement.clone()),
             _ => {}
         }
         let settlement = WrongSettlement { settlement, bug, is_settled, open: self.open.clone() };
