@@ -129,18 +129,23 @@ pub(in crate::sources) async fn a_store_that_is_down_loses_nothing(fixture: Fixt
 pub(in crate::sources) async fn an_outcome_that_cannot_be_recorded_is_not_acked(fixture: Fixture) {
     let world = World::new(fixture);
     let store_down = world.store_down.clone();
-    let process = world.start(move |run: Run| {
-        let store_down = store_down.clone();
-        async move {
-            run.effect().await;
-            store_down.set(true);
-            Ok(())
-        }
-    });
+    let outage = world.fixture.ack_deadline() * 2;
+    let process = world.start_with(
+        // The lease outlasts the outage, so that the event stays with its owner.
+        move |builder| builder.lease(outage * 10),
+        move |run: Run| {
+            let store_down = store_down.clone();
+            async move {
+                run.effect().await;
+                store_down.set(true);
+                Ok(())
+            }
+        },
+    );
     let process = process.await;
     world.publish(["one"]).await;
     world.until("the handler ends", 1, |entry| matches!(entry.step, Step::Ended { .. })).await;
-    sleep(world.fixture.ack_deadline() * 2).await;
+    sleep(outage).await;
     let settled = world.journal.count(|entry| is_final(&entry.step));
     assert_eq!(settled, 0, "nothing is acknowledged before its outcome is recorded");
     world.store_down.set(false);
