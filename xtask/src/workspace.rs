@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -26,6 +27,19 @@ pub(crate) struct Package {
     dependencies: Vec<Dependency>,
     manifest_path: PathBuf,
     publish: Option<Vec<String>>,
+    metadata: Option<PackageMetadata>,
+}
+
+/// The table `[package.metadata]`.
+#[derive(Debug, Deserialize)]
+struct PackageMetadata {
+    gate: Option<GateMetadata>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct GateMetadata {
+    test_threads: NonZero<usize>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -122,6 +136,11 @@ impl Package {
     /// True when the manifest names `dependency`, for any target and purpose.
     pub(crate) fn depends_on(&self, dependency: &str) -> bool {
         self.dependencies.iter().any(|own| own.name == dependency)
+    }
+
+    /// How many tests of this package run at a time, if its manifest says so.
+    pub(crate) fn test_threads(&self) -> Option<NonZero<usize>> {
+        Some(self.metadata.as_ref()?.gate.as_ref()?.test_threads)
     }
 
     pub(crate) fn folder(&self) -> &Path {

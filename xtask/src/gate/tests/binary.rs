@@ -1,5 +1,6 @@
 //! One test binary, run as cargo would run it.
 
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -9,6 +10,10 @@ use crate::workspace::{Package, Workspace};
 /// The folder whose packages hold the tests of promises across crates.
 const PROOF: &str = "proof";
 
+/// How many tests run at a time in one binary, unless its package sets `[package.metadata.gate]`. Measured, see
+/// docs/adr/0006-gate.md.
+const THREADS: usize = 2;
+
 #[derive(Debug)]
 pub(crate) struct TestBinary {
     /// Such as `semel-http it`, or `semel-http lib`.
@@ -17,6 +22,8 @@ pub(crate) struct TestBinary {
     pub(crate) is_proof: bool,
     /// True for a file in `tests/`, false for unit tests.
     pub(crate) is_integration: bool,
+    /// How many of its tests run at a time.
+    threads: usize,
     package: String,
     folder: PathBuf,
     program: PathBuf,
@@ -30,6 +37,7 @@ impl TestBinary {
             name: format!("{} {target}", package.name),
             is_proof: package.folder().starts_with(workspace.root().join(PROOF)),
             is_integration,
+            threads: package.test_threads().map_or(THREADS, NonZero::get),
             package: package.name.clone(),
             folder: package.folder().to_owned(),
             program: built.executable.clone().unwrap_or_default(),
@@ -42,7 +50,8 @@ impl TestBinary {
         command
             .current_dir(&self.folder)
             .env("CARGO_MANIFEST_DIR", &self.folder)
-            .env("CARGO_PKG_NAME", &self.package);
+            .env("CARGO_PKG_NAME", &self.package)
+            .env("RUST_TEST_THREADS", self.threads.to_string());
         command
     }
 }

@@ -14,9 +14,6 @@ use crate::gate::output;
 use crate::gate::report::seconds;
 use crate::gate::tests::binary::TestBinary;
 
-/// How many tests run at a time in one binary. Measured, see docs/adr/0006-gate.md.
-const THREADS: usize = 2;
-
 /// A binary that runs longer hangs: it is killed with its children, and its open tests are named.
 const BOUND: Duration = Duration::from_secs(15 * 60);
 
@@ -61,7 +58,7 @@ fn run_one(gate: &GateRun, binary: &TestBinary) -> Result<usize> {
     let log = gate.workspace.logs().join(format!("{}.log", binary.name.replace(' ', "-")));
     let started = Instant::now();
     let mut command = binary.command(&gate.workspace);
-    command.envs(gate.variables()).env("RUST_TEST_THREADS", THREADS.to_string());
+    command.envs(gate.variables());
     let ended = output::run_into(&mut command, &log, BOUND);
     let text = String::from_utf8_lossy(&fs::read(&log).unwrap_or_default()).into_owned();
     let result = ended.map_err(|error| with_names(error, &text)).and_then(|()| passed(&text));
