@@ -17,7 +17,7 @@ use rdkafka::{
     ClientContext, Offset, TopicPartitionList,
     config::RDKafkaLogLevel,
     consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance},
-    error::{KafkaError, KafkaResult},
+    error::KafkaError,
     types::RDKafkaErrorCode,
 };
 
@@ -65,6 +65,7 @@ impl Assignment {
         partition.end();
         self.queue.retain(|it| !Arc::ptr_eq(it, partition));
         let new = Arc::new(Partition::new(partition.topic().clone(), partition.number()));
+        new.set_paused(partition.is_paused());
         let key = (partition.topic().clone(), partition.number());
         self.partitions.lock().insert(key, new.clone());
         new
@@ -120,8 +121,10 @@ impl Assignment {
                     "kafka: partitions were taken away while their messages were handled"
                 );
             }
+            revoked.iter().for_each(|partition| partition.close());
             self.commit_now(consumer);
         }
+        resume(consumer, &revoked);
         self.partitions.lock().retain(|_, partition| !is_revoked(partition));
         revoked.iter().for_each(|partition| partition.end());
     }
@@ -137,6 +140,19 @@ impl Assignment {
             }
             sleep(LOOK);
         }
+    }
+}
+
+/// The driver keeps a partition paused over its assignments: one that comes back would never be fetched again.
+fn resume(consumer: &BaseConsumer<Assignment>, revoked: &[Arc<Partition>]) {
+    let mut paused = TopicPartitionList::new();
+    for partition in revoked.iter().filter(|it| it.is_paused()) {
+        paused.add_partition(partition.topic(), partition.number());
+    }
+    if paused.count() > 0
+        && let Err(error) = consumer.resume(&paused)
+    {
+        tracing::warn!("kafka: cannot resume partitions that were taken away: {error}");
     }
 }
 
@@ -169,23 +185,6 @@ impl ConsumerContext for Assignment {
             Rebalance::Error(error) => {
                 tracing::warn!("kafka: sharing the partitions failed: {error}")
             }
-        }
-    }
-
-    fn commit_callback(&self, result: KafkaResult<()>, offsets: &TopicPartitionList) {
-        match result {
-            Ok(()) => {
-                for element in offsets.elements() {
-                    let (Offset::Offset(next), Ok(())) = (element.offset(), element.error()) else {
-                        continue;
-                    };
-                    if let Some(partition) = self.get(element.topic(), element.partition()) {
-                        partition.commit(next);
-                    }
-                }
-            }
-            Err(error) if is_nothing_to_commit(&error) => {}
-            Err(error) => tracing::warn!("kafka: cannot commit offsets, trying again: {error}"),
         }
     }
 }

@@ -136,7 +136,6 @@ mod tests {
         TopicSettings {
             name: "orders".to_owned(),
             retention: Some(7 * DAY),
-            deletes: true,
             is_known: true,
             ..TopicSettings::default()
         }

@@ -79,7 +79,7 @@ impl Reports {
     /// The error for a request that failed. The driver says only that no broker answers; why, it has reported before.
     pub(crate) fn explain(&self, subject: &str, failed: &KafkaError) -> Error {
         let reported = *self.0.lock();
-        match (failed.rdkafka_error_code(), reported) {
+        match (error::code(failed), reported) {
             (Some(code), Some(reported)) if is_silence(code) => error::of_code(subject, reported),
             (Some(code), None) if is_silence(code) => error::unreachable(),
             _ => error::about(subject, failed),
@@ -88,7 +88,7 @@ impl Reports {
 }
 
 /// True if the code says that there was no answer, and not why.
-fn is_silence(code: RDKafkaErrorCode) -> bool {
+pub(crate) const fn is_silence(code: RDKafkaErrorCode) -> bool {
     matches!(
         code,
         RDKafkaErrorCode::BrokerTransportFailure
@@ -116,7 +116,10 @@ impl ClientContext for Reports {
     }
 
     fn error(&self, failed: KafkaError, reason: &str) {
-        let Some(code) = failed.rdkafka_error_code() else { return };
+        let Some(code) = error::code(&failed) else { return };
+        // A listener without TLS closes the connection, which alone is no error of TLS for the driver.
+        let code =
+            if reason.contains("SSL handshake failed") { RDKafkaErrorCode::SSL } else { code };
         if matches!(
             code,
             RDKafkaErrorCode::Authentication

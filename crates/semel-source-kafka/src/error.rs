@@ -11,10 +11,18 @@ pub(crate) fn about(subject: &str, error: &KafkaError) -> Error {
         KafkaError::ClientConfig(_, _, name, _) => Error::invalid(format!(
             "kafka: librdkafka does not accept the setting {name:?}; correct or remove it"
         )),
-        error => match error.rdkafka_error_code() {
+        error => match code(error) {
             Some(code) => of_code(subject, code),
             None => unavailable(format!("kafka: {subject}: the driver failed; see the log")),
         },
+    }
+}
+
+/// The code of an error, if it has one.
+pub(crate) fn code(error: &KafkaError) -> Option<Code> {
+    match error {
+        KafkaError::AdminOp(code) => Some(*code),
+        error => error.rdkafka_error_code(),
     }
 }
 
@@ -51,8 +59,16 @@ pub(crate) fn of_code(subject: &str, code: Code) -> Error {
     error.with_source(code)
 }
 
+/// A topic that does not exist.
 pub(crate) fn no_topic(name: &str) -> Error {
-    Error::invalid(format!("kafka: there is no topic {name}; make it, or correct its name"))
+    let what = format!("kafka: there is no topic {name}; make it, or correct its name");
+    Error::invalid(what).with_source(Code::UnknownTopicOrPartition)
+}
+
+/// True for [`no_topic`].
+pub(crate) fn is_missing(error: &Error) -> bool {
+    let source = std::error::Error::source(error).and_then(|it| it.downcast_ref::<Code>());
+    source == Some(&Code::UnknownTopicOrPartition)
 }
 
 pub(crate) fn unreachable() -> Error {
@@ -69,6 +85,10 @@ pub(crate) fn revoked(position: &str) -> Error {
     unavailable(format!(
         "kafka: {position}: the partition belongs to another consumer of the group by now, which gets the message again"
     ))
+}
+
+pub(crate) fn no_thread(error: std::io::Error) -> Error {
+    unavailable("kafka: cannot start a thread".to_owned()).with_source(error)
 }
 
 pub(crate) fn unavailable(what: String) -> Error {

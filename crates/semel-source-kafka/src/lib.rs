@@ -56,6 +56,7 @@
 mod assignment;
 mod check;
 mod client;
+mod commit_thread;
 mod config;
 mod dead_letters;
 mod error;

@@ -17,6 +17,8 @@ pub(crate) struct Offsets {
     stored: Option<i64>,
     /// All records that were fetched.
     fetched: usize,
+    /// The last commit is made: what is done later is not part of it.
+    is_closed: bool,
 }
 
 #[derive(Debug)]
@@ -64,12 +66,22 @@ impl Offsets {
         self.set(offset, RecordState::InSource);
     }
 
-    /// A record is done. It stays done.
-    pub(crate) fn finish(&mut self, offset: i64) {
+    /// A record is done. It stays done. False if it is too late for that.
+    #[must_use]
+    pub(crate) fn finish(&mut self, offset: i64) -> bool {
+        if self.is_closed {
+            return false;
+        }
         self.set(offset, RecordState::Done);
         while self.open.get(self.done_at_front).is_some_and(|it| it.state == RecordState::Done) {
             self.done_at_front += 1;
         }
+        true
+    }
+
+    /// No record is done from now on: the last commit is about to be made.
+    pub(crate) const fn close(&mut self) {
+        self.is_closed = true;
     }
 
     fn set(&mut self, offset: i64, state: RecordState) {
@@ -91,6 +103,11 @@ impl Offsets {
             self.stored = Some(next);
             next
         })
+    }
+
+    /// The last offset that was given to the driver.
+    pub(crate) const fn stored(&self) -> Option<i64> {
+        self.stored
     }
 
     /// The broker has committed `next`.
@@ -140,28 +157,28 @@ mod tests {
     fn the_offset_to_commit_waits_for_the_first_record_that_is_not_done() {
         let mut offsets = fetched([3, 4, 7, 8]);
         assert_eq!(offsets.next_to_store(), None, "nothing is done");
-        offsets.finish(4);
-        offsets.finish(8);
+        assert!(offsets.finish(4));
+        assert!(offsets.finish(8));
         assert_eq!(offsets.next_to_store(), None, "3 is not done");
-        offsets.finish(3);
+        assert!(offsets.finish(3));
         assert_eq!(offsets.next_to_store(), Some(5));
         assert_eq!(offsets.next_to_store(), None, "it has not moved");
-        offsets.finish(7);
+        assert!(offsets.finish(7));
         assert_eq!(offsets.next_to_store(), Some(9), "5 and 6 never existed");
     }
 
     #[test]
     fn only_a_confirmed_commit_frees_the_window() {
         let mut offsets = fetched([1, 2, 3]);
-        offsets.finish(1);
-        offsets.finish(2);
+        assert!(offsets.finish(1));
+        assert!(offsets.finish(2));
         assert_eq!(offsets.next_to_store(), Some(3));
         assert_eq!(offsets.uncommitted(), 3);
         offsets.commit(2);
         assert_eq!(offsets.uncommitted(), 2, "an earlier commit was confirmed");
         offsets.commit(3);
         assert_eq!((offsets.uncommitted(), offsets.has_uncommitted_progress()), (1, false));
-        offsets.finish(1);
+        assert!(offsets.finish(1));
         assert_eq!(offsets.next_to_store(), None, "a committed record is done already");
     }
 
@@ -169,8 +186,8 @@ mod tests {
     fn an_offset_that_was_fetched_before_is_refused() {
         let mut offsets = fetched([5, 6]);
         assert!(!offsets.fetch(6) && !offsets.fetch(2));
-        offsets.finish(5);
-        offsets.finish(6);
+        assert!(offsets.finish(5));
+        assert!(offsets.finish(6));
         assert_eq!(offsets.next_to_store(), Some(7));
         offsets.commit(7);
         assert!(!offsets.fetch(6) && offsets.fetch(7));
@@ -183,11 +200,20 @@ mod tests {
         offsets.hand_over(2);
         assert_eq!(offsets.handed_over(), 2);
         offsets.give_back(1);
-        offsets.finish(2);
+        assert!(offsets.finish(2));
         assert_eq!(offsets.handed_over(), 0);
         offsets.give_back(2);
-        offsets.finish(1);
+        assert!(offsets.finish(1));
         assert_eq!(offsets.next_to_store(), Some(3), "what is done stays done");
+    }
+
+    #[test]
+    fn what_is_done_after_the_last_commit_is_refused() {
+        let mut offsets = fetched([1, 2]);
+        assert!(offsets.finish(1));
+        offsets.close();
+        assert!(!offsets.finish(2), "the next owner gets it");
+        assert_eq!(offsets.next_to_store(), Some(2), "what was done is committed");
     }
 
     /// What happens to a partition, in any order.
@@ -227,7 +253,7 @@ mod tests {
                     Change::Finish(which) => {
                         let at = which.index(records.len());
                         records[at].1 = true;
-                        offsets.finish(records[at].0);
+                        prop_assert!(offsets.finish(records[at].0));
                     }
                     Change::Store => {
                         if let Some(next) = offsets.next_to_store() {

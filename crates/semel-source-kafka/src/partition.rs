@@ -77,12 +77,22 @@ impl Partition {
 
     /// Notes that a record is done. False if the partition was taken away.
     pub(crate) fn finish(&self, offset: i64) -> bool {
-        self.change(|offsets| offsets.finish(offset)).is_some()
+        self.change(|offsets| offsets.finish(offset)).unwrap_or_default()
+    }
+
+    /// No record is done from now on: the last commit is about to be made.
+    pub(crate) fn close(&self) {
+        self.change(Offsets::close);
     }
 
     /// The offset to commit, if it has moved since the last call.
     pub(crate) fn next_to_store(&self) -> Option<i64> {
         self.change(Offsets::next_to_store).flatten()
+    }
+
+    /// The last offset that was given to the driver.
+    pub(crate) fn stored(&self) -> Option<i64> {
+        self.change(|offsets| offsets.stored()).flatten()
     }
 
     /// The broker has committed `next`.

@@ -4,7 +4,6 @@
 //! blocking. Neither belongs on the threads of an async runtime.
 
 use std::{
-    io,
     sync::{Arc, Weak},
     thread,
     time::{Duration, Instant},
@@ -12,8 +11,8 @@ use std::{
 
 use rdkafka::{
     ClientConfig, TopicPartitionList,
-    consumer::{BaseConsumer, CommitMode, Consumer},
-    error::KafkaError,
+    consumer::{BaseConsumer, Consumer},
+    error::{KafkaError, KafkaResult},
     message::{BorrowedMessage, Message as _},
     types::RDKafkaErrorCode,
 };
@@ -21,8 +20,9 @@ use semel_core::{Error, Result};
 use tokio::sync::oneshot;
 
 use crate::{
-    assignment::{Assignment, is_nothing_to_commit},
+    assignment::Assignment,
     client::Reports,
+    commit_thread::CommitThread,
     error,
     fetch_queue::{FetchQueue, FetchedRecord},
     message::{self, OrderingKey},
@@ -43,8 +43,8 @@ const COMMIT: Duration = Duration::from_secs(1);
 const SOONEST_COMMIT: Duration = Duration::from_millis(20);
 /// How long the thread waits for room before it pauses all partitions.
 const ROOM: Duration = Duration::from_millis(100);
-/// How long looking for the topics may take.
-pub(crate) const METADATA: Duration = Duration::from_secs(10);
+/// How long a request about a partition may take.
+const METADATA: Duration = Duration::from_secs(10);
 
 /// What the thread needs.
 pub(crate) struct PollThread {
@@ -86,9 +86,7 @@ impl PollThread {
             drop(running);
         };
         let spawned = thread::Builder::new().name("semel-kafka".to_owned()).spawn(run);
-        spawned.map_err(|error: io::Error| {
-            error::unavailable("kafka: cannot start a thread".to_owned()).with_source(error)
-        })?;
+        spawned.map_err(error::no_thread)?;
         let consumer = is_started.await.map_err(|_| error::closed())??;
         Ok(Polling { consumer, ended })
     }
@@ -98,21 +96,22 @@ impl PollThread {
         let created = self.config.create_with_context(context);
         let consumer: KafkaConsumer =
             created.map_err(|error| error::about("the cluster", &error))?;
-        for topic in &self.topics {
-            partitions(&consumer, &self.reports, topic)?;
-        }
         let topics: Vec<_> = self.topics.iter().map(String::as_str).collect();
         consumer.subscribe(&topics).map_err(|error| error::about("the topics", &error))?;
         Ok(consumer)
     }
 
-    fn run(&self, consumer: &KafkaConsumer) {
+    fn run(&self, consumer: &Arc<KafkaConsumer>) {
+        let commits = match CommitThread::start(consumer) {
+            Ok(commits) => commits,
+            Err(error) => return self.queue.fail(error),
+        };
         let (mut looked, mut committed) = (Instant::now(), Instant::now());
         while !self.queue.is_closed() {
             let now = Instant::now();
             if now.duration_since(looked) >= LOOK {
                 looked = now;
-                self.commit(consumer, &mut committed);
+                self.commit(consumer, &commits, &mut committed);
                 self.pause_and_resume(consumer);
             }
             match self.queue.wait_for_room(ROOM) {
@@ -124,6 +123,7 @@ impl PollThread {
                 }
             }
         }
+        drop(commits);
         consumer.context().commit_now(consumer);
     }
 
@@ -160,6 +160,9 @@ impl PollThread {
             partition = assignment.restart(&partition);
             first_delivery = partition.fetch(offset);
         }
+        if partition.uncommitted().0 >= self.window {
+            self.pause(consumer, &partition);
+        }
         let message = message::of_record(record, partition.name(), &self.ordering_key);
         Some(FetchedRecord {
             message: Arc::new(message),
@@ -170,6 +173,15 @@ impl PollThread {
         })
     }
 
+    /// Pauses a partition whose window is full. The driver drops records that it has fetched ahead, and fetches them
+    /// again later.
+    fn pause(&self, consumer: &KafkaConsumer, partition: &Partition) {
+        let mut paused = TopicPartitionList::new();
+        paused.add_partition(partition.topic(), partition.number());
+        partition.set_paused(true);
+        log_pause(consumer.pause(&paused));
+    }
+
     fn report(&self, failed: &KafkaError) {
         if let KafkaError::MessageConsumption(RDKafkaErrorCode::AllBrokersDown) = failed {
             return self.queue.fail(error::unreachable());
@@ -178,24 +190,20 @@ impl PollThread {
     }
 
     /// Commits when it is time, or when a window fills up.
-    fn commit(&self, consumer: &KafkaConsumer, committed: &mut Instant) {
+    fn commit(&self, consumer: &KafkaConsumer, commits: &CommitThread, committed: &mut Instant) {
         let assignment = consumer.context();
         assignment.store_progress(consumer);
-        let fills_up = |partition: Arc<Partition>| {
-            let (uncommitted, has_progress) = partition.uncommitted();
-            has_progress && uncommitted >= self.window / 2
-        };
         let since = committed.elapsed();
-        let is_due = since >= COMMIT
-            || (since >= SOONEST_COMMIT && assignment.all().into_iter().any(fills_up));
-        if !is_due {
+        if since < SOONEST_COMMIT {
             return;
         }
-        *committed = Instant::now();
-        match consumer.commit_consumer_state(CommitMode::Async) {
-            Ok(()) => {}
-            Err(error) if is_nothing_to_commit(&error) => {}
-            Err(error) => tracing::warn!("kafka: cannot commit offsets, trying again: {error}"),
+        let is_due = |partition: Arc<Partition>| {
+            let (uncommitted, has_progress) = partition.uncommitted();
+            has_progress && (since >= COMMIT || uncommitted >= self.window / 2)
+        };
+        if assignment.all().into_iter().any(is_due) {
+            *committed = Instant::now();
+            commits.request();
         }
     }
 
@@ -214,36 +222,19 @@ impl PollThread {
                 list.add_partition(partition.topic(), partition.number());
             }
         }
-        let results = [
-            (paused.count() > 0).then(|| consumer.pause(&paused)),
-            (resumed.count() > 0).then(|| consumer.resume(&resumed)),
-        ];
-        for error in results.into_iter().flatten().filter_map(std::result::Result::err) {
-            // A partition that was taken away meanwhile.
-            tracing::debug!("kafka: cannot pause or resume a partition: {error}");
+        if paused.count() > 0 {
+            log_pause(consumer.pause(&paused));
+        }
+        if resumed.count() > 0 {
+            log_pause(consumer.resume(&resumed));
         }
     }
 }
 
-/// How many partitions a topic has.
-pub(crate) fn partitions(
-    consumer: &KafkaConsumer,
-    reports: &Reports,
-    topic: &str,
-) -> Result<usize> {
-    let subject = format!("topic {topic}");
-    let metadata = consumer.fetch_metadata(Some(topic), METADATA);
-    let metadata = metadata.map_err(|error| reports.explain(&subject, &error))?;
-    let found = metadata.topics().iter().find(|it| it.name() == topic);
-    let found = found.ok_or_else(|| error::no_topic(topic))?;
-    match found.error() {
-        None => Ok(found.partitions().len()),
-        Some(code) => match RDKafkaErrorCode::from(code) {
-            RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic => {
-                Err(error::no_topic(topic))
-            }
-            code => Err(error::of_code(&subject, code)),
-        },
+/// It fails for a partition that was taken away meanwhile.
+fn log_pause(result: KafkaResult<()>) {
+    if let Err(error) = result {
+        tracing::debug!("kafka: cannot pause or resume a partition: {error}");
     }
 }
 

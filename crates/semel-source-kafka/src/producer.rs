@@ -17,6 +17,8 @@ use crate::{
 
 /// How long a record may take. The driver tries again meanwhile.
 const DELIVERY: Duration = Duration::from_secs(10);
+/// How long a topic may be unknown. A new one is not known to all brokers at once.
+const UNKNOWN_TOPIC: Duration = Duration::from_secs(5);
 /// The driver's own limit of a message is no reason to refuse one: that of the topic is.
 const MAX_BYTES: &str = "1000000000";
 
@@ -47,6 +49,8 @@ impl Producer {
             .set("acks", "all")
             .set("enable.idempotence", "true")
             .set("message.timeout.ms", DELIVERY.as_millis().to_string())
+            // A topic that does not exist is reported as that, and not as brokers that do not answer.
+            .set("topic.metadata.propagation.max.ms", UNKNOWN_TOPIC.as_millis().to_string())
             .set("message.max.bytes", MAX_BYTES)
             // Records are few, and each is waited for.
             .set("linger.ms", "0");

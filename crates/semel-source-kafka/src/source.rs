@@ -63,6 +63,9 @@ impl KafkaSource {
             queue: queue.clone(),
             reports: reports.clone(),
         };
+        for topic in &settings.topics {
+            topic::find(&settings.cluster, topic).await?;
+        }
         let topics = topic::settings_of(&settings.cluster, &settings.topics).await?;
         let Polling { consumer, ended } = thread.start().await?;
         let replies = Replies::new(settings.cluster.clone());

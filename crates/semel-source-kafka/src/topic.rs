@@ -4,21 +4,29 @@ use std::time::Duration;
 
 use rdkafka::{
     admin::{
-        AdminClient, AdminOptions, ConfigResource, NewTopic, OwnedResourceSpecifier,
-        ResourceSpecifier, TopicReplication,
+        AdminClient, AdminOptions, ConfigResource, NewTopic, ResourceSpecifier, TopicReplication,
     },
+    consumer::{BaseConsumer, Consumer, ConsumerContext},
+    error::KafkaError,
+    metadata::MetadataPartition,
     types::RDKafkaErrorCode,
 };
 use semel_core::{Error, Result};
 
 use crate::{
-    client::{Cluster, Reports},
+    client::{Cluster, Reports, is_silence},
     error,
     poll_thread::blocking,
 };
 
 /// How long a request to the controller may take.
 const REQUEST: Duration = Duration::from_secs(10);
+
+/// How long the settings of topics may take. They are not needed to consume.
+const DESCRIBE: Duration = Duration::from_secs(5);
+
+/// Events of the driver that are looked at for the reason of a failed request.
+const EVENTS: usize = 100;
 
 /// What matters of a topic's settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,40 +36,82 @@ pub(crate) struct TopicSettings {
     pub(crate) retention: Option<Duration>,
     /// Earlier records of a key are removed.
     pub(crate) is_compacted: bool,
-    /// Old records are removed.
-    pub(crate) deletes: bool,
     /// The size beyond which old records are removed.
     pub(crate) retention_bytes: Option<u64>,
     /// False if this user may not read them.
     pub(crate) is_known: bool,
 }
 
-/// The settings of these topics. A topic whose settings this user may not read is not an error.
+/// The settings of these topics. A topic that does not exist, or whose settings this user may not read, is not an error:
+/// the driver does not tell.
 pub(crate) async fn settings_of(
     cluster: &Cluster,
     topics: &[String],
 ) -> Result<Vec<TopicSettings>> {
     let admin = Admin::new(cluster)?;
     let wanted: Vec<_> = topics.iter().map(|name| ResourceSpecifier::Topic(name)).collect();
-    let described = admin.client()?.describe_configs(&wanted, &options()).await;
+    let options = AdminOptions::new().request_timeout(Some(DESCRIBE));
+    let described = admin.client()?.describe_configs(&wanted, &options).await;
     let subject = format!("the topics {}", topics.join(", "));
-    let described = described.map_err(|error| admin.reports.explain(&subject, &error))?;
-    topics
-        .iter()
-        .zip(described)
-        .map(|(name, described)| match described {
-            Ok(resource) => Ok(TopicSettings::read(name, &resource)),
-            Err(RDKafkaErrorCode::TopicAuthorizationFailed) => {
-                tracing::warn!(
-                    topic = name,
-                    "kafka: this user may not read the topic's settings (DescribeConfigs)"
-                );
-                Ok(TopicSettings { name: name.clone(), ..TopicSettings::default() })
-            }
-            Err(RDKafkaErrorCode::UnknownTopicOrPartition) => Err(error::no_topic(name)),
-            Err(code) => Err(error::of_code(&format!("topic {name}"), code)),
-        })
-        .collect()
+    match described {
+        Ok(described) => {
+            let all = topics.iter().zip(described);
+            Ok(all.map(|(name, it)| TopicSettings::read(name, it.as_ref().ok())).collect())
+        }
+        Err(error) if is_not_served(&error) => {
+            Ok(topics.iter().map(|name| TopicSettings::read(name, None)).collect())
+        }
+        Err(error) => Err(admin.reports.explain(&subject, &error)),
+    }
+}
+
+/// True for a cluster that does not know the request, which it may leave without an answer.
+fn is_not_served(error: &KafkaError) -> bool {
+    error::code(error).is_some_and(|code| {
+        is_silence(code)
+            || matches!(
+                code,
+                RDKafkaErrorCode::UnsupportedFeature | RDKafkaErrorCode::UnsupportedVersion
+            )
+    })
+}
+
+/// How many partitions a topic has. Blocks.
+pub(crate) fn partitions<C: ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    reports: &Reports,
+    topic: &str,
+) -> Result<Vec<i32>> {
+    let subject = format!("topic {topic}");
+    let metadata = consumer.fetch_metadata(Some(topic), REQUEST);
+    if metadata.is_err() {
+        // The driver reports why no broker answers, one event for each poll. This consumer fetches nothing yet.
+        (0..EVENTS).for_each(|_| drop(consumer.poll(Duration::ZERO)));
+    }
+    let metadata = metadata.map_err(|error| reports.explain(&subject, &error))?;
+    let found = metadata.topics().iter().find(|it| it.name() == topic);
+    let found = found.ok_or_else(|| error::no_topic(topic))?;
+    match found.error().map(RDKafkaErrorCode::from) {
+        None => Ok(found.partitions().iter().map(MetadataPartition::id).collect()),
+        Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => {
+            Err(error::no_topic(topic))
+        }
+        Some(code) => Err(error::of_code(&subject, code)),
+    }
+}
+
+/// Fails if a topic does not exist.
+pub(crate) async fn find(cluster: &Cluster, topic: &str) -> Result<()> {
+    let (config, topic) = (cluster.client_config()?, topic.to_owned());
+    blocking(move || {
+        let reports = Reports::default();
+        // A consumer: a producer would make the topic, if the brokers allow that.
+        let created = config.create_with_context(reports.clone());
+        let consumer: BaseConsumer<Reports> =
+            created.map_err(|failed| error::about("the cluster", &failed))?;
+        partitions(&consumer, &reports, &topic).map(drop)
+    })
+    .await
 }
 
 /// Creates a topic. An existing one is left as it is.
@@ -130,8 +180,11 @@ pub(crate) fn drop_elsewhere<T: Send + 'static>(client: T) {
 }
 
 impl TopicSettings {
-    fn read(name: &str, resource: &ConfigResource) -> Self {
-        debug_assert_eq!(resource.specifier, OwnedResourceSpecifier::Topic(name.to_owned()));
+    /// Without a resource, or with an empty one, nothing is known.
+    fn read(name: &str, resource: Option<&ConfigResource>) -> Self {
+        let Some(resource) = resource.filter(|it| !it.entries.is_empty()) else {
+            return Self { name: name.to_owned(), ..Self::default() };
+        };
         let value = |name: &str| resource.get(name).and_then(|entry| entry.value.as_deref());
         let policies = value("cleanup.policy").unwrap_or("delete");
         // -1 is without limit.
@@ -142,7 +195,6 @@ impl TopicSettings {
             name: name.to_owned(),
             retention: retention.filter(|_| deletes),
             is_compacted,
-            deletes,
             retention_bytes: limit("retention.bytes").filter(|_| deletes),
             is_known: true,
         }

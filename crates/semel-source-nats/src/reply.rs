@@ -13,7 +13,6 @@ use tokio::time::timeout;
 
 use crate::{error, headers, jetstream::CALL_TIMEOUT, url::is_subject};
 
-
 /// Sends `outcome`, if `message` names a subject. A reply that can never be sent is given up, with a warning: the
 /// producer chose the subject, and its message must not be redelivered for ever because of that.
 pub(crate) async fn send(client: &Client, message: &Message, outcome: &Outcome) -> Result<()> {

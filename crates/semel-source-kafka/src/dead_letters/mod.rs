@@ -16,6 +16,7 @@ use self::{
     read::{LetterLog, no_letter_after, removal},
 };
 use crate::{
+    error,
     poll_thread::blocking,
     producer::{NewRecord, Producer},
     topic::{self, TopicSettings},
@@ -96,12 +97,11 @@ impl DeadLetterSink for KafkaDeadLetters {
     /// The topic exists, and keeps all of its records.
     async fn check(&self) -> Result<()> {
         let DeadLetterSettings { cluster, topic, .. } = &self.settings;
-        let found = topic::settings_of(cluster, std::slice::from_ref(topic)).await;
-        let found =
-            found.map_err(|error| match error.to_string().contains("there is no topic") {
-                true => no_topic(topic),
-                false => error,
-            })?;
+        topic::find(cluster, topic).await.map_err(|error| match error::is_missing(&error) {
+            true => no_topic(topic),
+            false => error,
+        })?;
+        let found = topic::settings_of(cluster, std::slice::from_ref(topic)).await?;
         match found.iter().find(|found| found.is_compacted) {
             Some(TopicSettings { name, .. }) => Err(Error::invalid(format!(
                 "kafka: topic {name}: cleanup.policy compact can lose a letter while an earlier one with its id is \

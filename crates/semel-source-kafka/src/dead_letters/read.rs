@@ -21,6 +21,7 @@ use crate::{
     client::{Cluster, Reports},
     error,
     message::{OrderingKey, of_record},
+    topic,
 };
 
 /// Names the letter that a record removes.
@@ -75,13 +76,7 @@ impl LetterLog {
         let consumer: BaseConsumer<Reports> =
             created.map_err(|failed| error::about("the cluster", &failed))?;
         let deadline = Instant::now() + READ;
-        let metadata = consumer.fetch_metadata(Some(topic), READ).map_err(|it| explain(&it))?;
-        let found = metadata.topics().iter().find(|it| it.name() == topic);
-        let partitions: Vec<_> =
-            found.iter().flat_map(|it| it.partitions()).map(|it| it.id()).collect();
-        if partitions.is_empty() {
-            return Err(error::no_topic(topic));
-        }
+        let partitions = topic::partitions(&consumer, &reports, topic)?;
         let mut assigned = TopicPartitionList::new();
         for partition in &partitions {
             let offset =

@@ -1,0 +1,57 @@
+//! A group that an operator sets back reads everything again, and nothing runs.
+
+use rdkafka::{
+    Offset, TopicPartitionList,
+    consumer::{BaseConsumer, CommitMode, Consumer},
+};
+
+use crate::{
+    common::{PARTITIONS, TestTopic, client, until},
+    load::{Ledger, publish},
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replay_of_the_whole_topic_has_no_effect() {
+    const EVENTS: u32 = 200;
+    let (topic, ledger) = (TestTopic::new().await, Ledger::default());
+    let records = publish(&topic, 0..EVENTS).await;
+    let consumer = ledger.start(topic.builder()).await;
+    ledger.finish(&topic, EVENTS, records).await;
+    consumer.stop().await;
+
+    set_back(&topic);
+    assert_eq!(topic.committed().iter().sum::<i64>(), 0);
+    let consumer = ledger.start(topic.builder()).await;
+    ledger.finish(&topic, EVENTS, records).await;
+    consumer.stop().await;
+}
+
+/// As `kafka-consumer-groups --reset-offsets --to-earliest` does, for a group without members.
+fn set_back(topic: &TestTopic) {
+    let consumer: BaseConsumer =
+        client(&topic.brokers).set("group.id", &topic.group).create().unwrap();
+    let mut offsets = TopicPartitionList::new();
+    for partition in 0..PARTITIONS {
+        offsets.add_partition_offset(&topic.name, partition, Offset::Offset(0)).unwrap();
+    }
+    consumer.commit(&offsets, CommitMode::Sync).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn consumers_come_and_go_under_load() {
+    const EVENTS: u32 = 600;
+    let (topic, ledger) = (TestTopic::new().await, Ledger::default());
+    let publishing = publish(&topic, 0..EVENTS);
+    let changing = async {
+        let lasting = ledger.start(topic.builder()).await;
+        for round in 1..=4 {
+            let passing = ledger.start(topic.builder()).await;
+            until("it goes on", async || ledger.ran() >= round * EVENTS as usize / 5).await;
+            passing.stop().await;
+        }
+        lasting
+    };
+    let (records, lasting) = futures_util::join!(publishing, changing);
+    ledger.finish(&topic, EVENTS, records).await;
+    lasting.stop().await;
+}
