@@ -1,4 +1,4 @@
-//! Three brokers, of which one is killed.
+//! Three brokers, of which one is killed while a watcher reads the committed offsets.
 
 use semel_servers::{KAFKA, KafkaCluster};
 use tokio::task::block_in_place;
@@ -14,8 +14,9 @@ async fn a_killed_leader_loses_nothing() {
     let mut cluster = block_in_place(|| KafkaCluster::start(&KAFKA, 3).unwrap());
     let topic = TestTopic::on(&cluster.addresses(), PARTITIONS, 3).await;
     block_in_place(|| cluster.caught_up(&topic.name).unwrap());
-    let ledger = Ledger::default();
-    let consumers = [ledger.start(topic.builder()).await, ledger.start(topic.builder()).await];
+    let mut ledger = Ledger::default();
+    let watcher = ledger.watch(&topic);
+    let consumers = [ledger.start(&topic).await, ledger.start(&topic).await];
     let publishing = publish(&topic, 0..EVENTS);
     let killing = async {
         until("some ran", async || ledger.ran() >= EVENTS as usize / 4).await;
@@ -31,4 +32,5 @@ async fn a_killed_leader_loses_nothing() {
     for consumer in consumers {
         consumer.stop().await;
     }
+    watcher.end();
 }

@@ -1,4 +1,4 @@
-//! Whole consumers under faults: every event has one outcome, and no offset passes one that has none.
+//! Whole consumers under faults: every event has one outcome, and no committed offset passes one that has none.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -9,10 +9,12 @@ use semel_consumer::{
     pipeline::{Backoff, CircuitBreaker},
 };
 use semel_core::{MemoryStore, WorkError};
-use semel_source_kafka::KafkaSourceBuilder;
 use tokio::task::JoinHandle;
 
-use crate::common::{TestTopic, until};
+use crate::{
+    common::{PARTITIONS, TestTopic, until},
+    watcher::{Settled, WatchedSource, Watcher},
+};
 
 /// What the handlers of all processes have done.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +22,7 @@ pub(crate) struct Ledger {
     store: MemoryStore,
     letters: MemoryDeadLetters,
     runs: Arc<Mutex<HashMap<String, usize>>>,
+    settled: Arc<Settled>,
 }
 
 /// A running consumer.
@@ -36,8 +39,16 @@ impl RunningConsumer {
 }
 
 impl Ledger {
+    /// Watches the committed offsets of all partitions. Each may only pass what the consumers have settled since.
+    pub(crate) fn watch(&mut self, topic: &TestTopic) -> Watcher {
+        self.settled = Arc::default();
+        Watcher::start(topic, PARTITIONS, &self.settled)
+    }
+
     /// Starts a consumer. Every tenth event fails for good, and others fail at first.
-    pub(crate) async fn start(&self, source: KafkaSourceBuilder) -> RunningConsumer {
+    pub(crate) async fn start(&self, topic: &TestTopic) -> RunningConsumer {
+        let source = topic.source().await;
+        let source = WatchedSource { source, settled: self.settled.clone() };
         let runs = self.runs.clone();
         let handler = move |event: Event<String>, context: EventContext| {
             let runs = runs.clone();
@@ -54,7 +65,7 @@ impl Ledger {
                 }
             }
         };
-        let consumer = Consumer::builder(source.connect().await.unwrap())
+        let consumer = Consumer::builder(source)
             .name("load")
             .store(self.store.clone())
             .unwrap()

@@ -26,14 +26,16 @@ async fn under(disturb: impl AsyncFnOnce(&Mock, &TestTopic)) {
     // A mock group gathers its first members for three seconds, which is longer than the short session of other tests.
     topic.options = "&heartbeat.interval.ms=100&session.timeout.ms=8000";
     cluster.create_topic(&topic.name, PARTITIONS, 3).unwrap();
-    let ledger = Ledger::default();
+    let mut ledger = Ledger::default();
+    let watcher = ledger.watch(&topic);
     let records = publish(&topic, 0..EVENTS / 2).await;
-    let consumer = ledger.start(topic.builder()).await;
+    let consumer = ledger.start(&topic).await;
     until("some ran", async || ledger.ran() >= 20).await;
     disturb(&cluster, &topic).await;
     let records = records + publish(&topic, EVENTS / 2..EVENTS).await;
     ledger.finish(&topic, EVENTS, records).await;
     consumer.stop().await;
+    watcher.end();
 }
 
 #[tokio::test(flavor = "multi_thread")]

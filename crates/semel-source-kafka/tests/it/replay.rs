@@ -13,17 +13,22 @@ use crate::{
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replay_of_the_whole_topic_has_no_effect() {
     const EVENTS: u32 = 200;
-    let (topic, ledger) = (TestTopic::new().await, Ledger::default());
+    let (topic, mut ledger) = (TestTopic::new().await, Ledger::default());
     let records = publish(&topic, 0..EVENTS).await;
-    let consumer = ledger.start(topic.builder()).await;
-    ledger.finish(&topic, EVENTS, records).await;
-    consumer.stop().await;
+    consume(&topic, &mut ledger, EVENTS, records).await;
 
     set_back(&topic);
     assert_eq!(topic.committed().iter().sum::<i64>(), 0);
-    let consumer = ledger.start(topic.builder()).await;
-    ledger.finish(&topic, EVENTS, records).await;
+    consume(&topic, &mut ledger, EVENTS, records).await;
+}
+
+/// Consumes the topic from the committed offsets to its end.
+async fn consume(topic: &TestTopic, ledger: &mut Ledger, events: u32, records: i64) {
+    let watcher = ledger.watch(topic);
+    let consumer = ledger.start(topic).await;
+    ledger.finish(topic, events, records).await;
     consumer.stop().await;
+    watcher.end();
 }
 
 /// As `kafka-consumer-groups --reset-offsets --to-earliest` does, for a group without members.
@@ -40,12 +45,13 @@ fn set_back(topic: &TestTopic) {
 #[tokio::test(flavor = "multi_thread")]
 async fn consumers_come_and_go_under_load() {
     const EVENTS: u32 = 600;
-    let (topic, ledger) = (TestTopic::new().await, Ledger::default());
+    let (topic, mut ledger) = (TestTopic::new().await, Ledger::default());
+    let watcher = ledger.watch(&topic);
     let publishing = publish(&topic, 0..EVENTS);
     let changing = async {
-        let lasting = ledger.start(topic.builder()).await;
+        let lasting = ledger.start(&topic).await;
         for round in 1..=4 {
-            let passing = ledger.start(topic.builder()).await;
+            let passing = ledger.start(&topic).await;
             until("it goes on", async || ledger.ran() >= round * EVENTS as usize / 5).await;
             passing.stop().await;
         }
@@ -54,4 +60,5 @@ async fn consumers_come_and_go_under_load() {
     let (records, lasting) = futures_util::join!(publishing, changing);
     ledger.finish(&topic, EVENTS, records).await;
     lasting.stop().await;
+    watcher.end();
 }

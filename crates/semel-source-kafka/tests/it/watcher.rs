@@ -7,17 +7,20 @@ use std::{
         atomic::{AtomicBool, Ordering::SeqCst},
     },
     thread::{self, JoinHandle, sleep},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
+use async_trait::async_trait;
 use parking_lot::Mutex;
 use rdkafka::{
     Offset, TopicPartitionList,
     consumer::{BaseConsumer, Consumer},
 };
-use semel_consumer::Message;
+use semel_consumer::{ConsumerPlan, Delivery, Message, Settlement, Source, SourceInfo};
+use semel_core::{Finding, Outcome, Result};
+use semel_source_kafka::KafkaSource;
 
-use crate::common::{TestTopic, client};
+use crate::common::{PATIENCE, TestTopic, client};
 
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -42,6 +45,73 @@ impl Settled {
     }
 }
 
+/// A source that notes what is settled for good, before it is.
+#[derive(Debug)]
+pub(crate) struct WatchedSource {
+    pub(crate) source: KafkaSource,
+    pub(crate) settled: Arc<Settled>,
+}
+
+#[async_trait]
+impl Source for WatchedSource {
+    async fn receive(&self, max: usize) -> Result<Vec<Delivery>> {
+        let watched = |delivery: Delivery| {
+            let (message, settlement) = delivery.into_parts();
+            let settled = self.settled.clone();
+            let watched = WatchedSettlement { settlement, message: message.clone(), settled };
+            Delivery::new(message, watched)
+        };
+        Ok(self.source.receive(max).await?.into_iter().map(watched).collect())
+    }
+
+    fn info(&self) -> SourceInfo {
+        self.source.info()
+    }
+
+    async fn lag(&self) -> Result<Option<u64>> {
+        self.source.lag().await
+    }
+
+    async fn reply(&self, message: &Message, outcome: &Outcome) -> Result<()> {
+        self.source.reply(message, outcome).await
+    }
+
+    async fn check(&self, plan: &ConsumerPlan) -> Result<Vec<Finding>> {
+        self.source.check(plan).await
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.source.close().await
+    }
+}
+
+struct WatchedSettlement {
+    settlement: Arc<dyn Settlement>,
+    message: Arc<Message>,
+    settled: Arc<Settled>,
+}
+
+#[async_trait]
+impl Settlement for WatchedSettlement {
+    async fn ack(&self) -> Result<()> {
+        self.settled.add(&self.message);
+        self.settlement.ack().await
+    }
+
+    async fn nack(&self, delay: Duration) -> Result<()> {
+        self.settlement.nack(delay).await
+    }
+
+    async fn reject(&self, reason: &str) -> Result<()> {
+        self.settled.add(&self.message);
+        self.settlement.reject(reason).await
+    }
+
+    async fn extend(&self) -> Result<()> {
+        self.settlement.extend().await
+    }
+}
+
 /// Reads the committed offsets again and again on a thread of its own, and asserts that none passes a record that is not
 /// settled, and that none goes back.
 pub(crate) struct Watcher {
@@ -59,11 +129,17 @@ impl Watcher {
         let thread = thread::spawn(move || {
             let mut last = vec![-1; usize::try_from(partitions).unwrap()];
             let mut looks = 0;
+            let mut answered_at = Instant::now();
             // One more look after the end.
             let mut is_last = false;
             while !is_last {
-                is_last = ended.load(SeqCst);
-                let Some(now) = committed(&consumer, &name, partitions) else { continue };
+                let is_ended = ended.load(SeqCst);
+                let Some(now) = committed(&consumer, &name, partitions) else {
+                    assert!(answered_at.elapsed() < PATIENCE, "no broker answers");
+                    sleep(LOOK);
+                    continue;
+                };
+                (is_last, answered_at) = (is_ended, Instant::now());
                 looks += 1;
                 for (partition, (next, before)) in (0..).zip(now.iter().zip(&last)) {
                     assert!(
