@@ -28,7 +28,7 @@
 //! - Feature `sealed` is a layer that keeps outcomes and labels encrypted in any store.
 //! - Feature `http` is `Idempotency-Key` as a tower layer (`semel::http`), `axum` the same for axum.
 //! - Feature `consumer` handles events of a message broker once (`semel::consumer`), `source-nats` reads them from NATS
-//!   JetStream.
+//!   JetStream, `source-kafka` from Apache Kafka.
 //! - [`WorkError`] and [`Verdict`] say how an attempt ended.
 //! - [`steps`] is the protocol itself.
 //!
@@ -89,6 +89,9 @@ pub use semel_http as http;
 
 #[cfg(feature = "consumer")]
 pub use semel_consumer as consumer;
+
+#[cfg(feature = "source-kafka")]
+pub use semel_source_kafka as source_kafka;
 
 #[cfg(feature = "source-nats")]
 pub use semel_source_nats as source_nats;

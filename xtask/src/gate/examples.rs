@@ -48,8 +48,11 @@ fn examples(workspace: &Workspace) -> Vec<Example<'_>> {
 }
 
 /// Users give an example the address of their server in the second of these variables.
-const USERS_VARIABLES: [(&str, &str); 2] =
-    [("SEMEL_TEST_POSTGRES_URL", "DATABASE_URL"), ("SEMEL_TEST_NATS_URL", "NATS_URL")];
+const USERS_VARIABLES: [(&str, &str); 3] = [
+    ("SEMEL_TEST_POSTGRES_URL", "DATABASE_URL"),
+    ("SEMEL_TEST_NATS_URL", "NATS_URL"),
+    ("SEMEL_TEST_KAFKA_URL", "KAFKA_URL"),
+];
 
 fn run_one(gate: &GateRun, program: &Path, name: &str) -> Result<()> {
     let mut example = gate.workspace.command(program);
