@@ -7,6 +7,7 @@ mod common;
 mod conformance;
 mod connect;
 mod dead_letters;
+mod inbox;
 mod load;
 mod mock;
 mod offsets;
