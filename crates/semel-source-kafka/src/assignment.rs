@@ -26,9 +26,12 @@ use crate::{client::Reports, fetch_queue::FetchQueue, partition::Partition};
 /// How often a partition that is taken away looks whether its handlers have ended.
 const LOOK: Duration = Duration::from_millis(5);
 
+/// By topic and number.
+type Partitions = BTreeMap<(Arc<str>, i32), Arc<Partition>>;
+
 /// The partitions of one consumer, and the driver's callbacks.
 pub(crate) struct Assignment {
-    partitions: Mutex<BTreeMap<(Arc<str>, i32), Arc<Partition>>>,
+    partitions: Mutex<Partitions>,
     queue: Arc<FetchQueue>,
     drain: Duration,
     reports: Reports,

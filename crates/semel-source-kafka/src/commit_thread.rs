@@ -32,7 +32,7 @@ impl CommitThread {
         let consumer = consumer.clone();
         let run = move || commit_when_requested(&consumer, &requested);
         let spawned = thread::Builder::new().name("semel-kafka-commit".to_owned()).spawn(run);
-        let thread = spawned.map_err(|error| error::no_thread(error))?;
+        let thread = spawned.map_err(error::no_thread)?;
         Ok(Self { requests: Some(requests), thread: Some(thread) })
     }
 
