@@ -73,7 +73,7 @@ struct StartupChecks {
     source: Arc<dyn Source>,
     sink: Option<Arc<dyn DeadLetterSink>>,
     plan: ConsumerPlan,
-    findings: Vec<Finding>,
+    retention: Finding,
 }
 
 impl Consumer {
@@ -102,7 +102,7 @@ impl Consumer {
     ///
     /// When the broker cannot be reached.
     pub async fn check(&self) -> Result<Vec<Finding>> {
-        let mut findings = self.checks.findings.clone();
+        let mut findings = vec![self.checks.retention.clone()];
         findings.extend(self.checks.source.check(&self.checks.plan).await?);
         if let Some(sink) = &self.checks.sink {
             findings.push(match sink.check().await {
@@ -433,12 +433,8 @@ impl ConsumerBuilder {
         self.check_settings()?;
         assembly.check(&self)?;
         let info = self.source.info();
-        let mut findings = Vec::new();
-        let retention = self.retention.resolve(
-            info.redelivery_window,
-            self.allows_short_retention,
-            &mut findings,
-        )?;
+        let (retention, finding) =
+            self.retention.resolve(info.redelivery_window, self.allows_short_retention)?;
         let engine = match &self.engine {
             Some(engine) => Some(engine.with_policy(self.policy(retention))?),
             None => None,
@@ -488,7 +484,7 @@ impl ConsumerBuilder {
             lease: self.lease,
         };
         let sink = self.dead_letters.clone();
-        let checks = StartupChecks { source: self.source, sink, plan, findings };
+        let checks = StartupChecks { source: self.source, sink, plan, retention: finding };
         Ok(Consumer { control: ConsumerControl(Arc::new(runtime)), pipeline, checks })
     }
 

@@ -29,5 +29,5 @@ pub use self::{
     request::{EventRequest, FailedAttempt, ProcessError, Processed, Refusal},
     router::Router,
     runtime::{ConsumerControl, ConsumerReport},
-    source::{ConsumerPlan, Delivery, Settlement, Source, SourceInfo},
+    source::{ConsumerPlan, Delivery, ExaminedSource, Settlement, Source, SourceInfo},
 };

@@ -97,6 +97,15 @@ pub struct SourceInfo {
     pub redelivery_window: Option<Duration>,
 }
 
+/// What a look at a source has found. Nothing was received from it, created or changed.
+#[derive(Clone, Debug)]
+pub struct ExaminedSource {
+    /// What the source would be.
+    pub info: SourceInfo,
+    /// The findings about the settings of the broker.
+    pub findings: Vec<Finding>,
+}
+
 /// The settings of a consumer that a source checks the broker's settings against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConsumerPlan {

@@ -2,10 +2,12 @@
 
 use std::{fmt, time::Duration};
 
+use semel_consumer::{ConsumerPlan, ExaminedSource};
 use semel_core::{Error, Result};
 
 use crate::{
     client::Cluster,
+    examine,
     message::OrderingKey,
     source::KafkaSource,
     url::{self, KafkaUrl, is_topic, not_understood},
@@ -131,6 +133,16 @@ impl KafkaSourceBuilder {
     /// [`ErrorKind::Unavailable`](semel_core::ErrorKind::Unavailable) when no broker answers.
     pub async fn connect(self) -> Result<KafkaSource> {
         KafkaSource::open(self.settings()?).await
+    }
+
+    /// Looks at the topics and the group, and compares the settings with `plan`. Does not join the group, so that its
+    /// members keep their partitions; creates and commits nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect).
+    pub async fn examine(self, plan: &ConsumerPlan) -> Result<ExaminedSource> {
+        examine::run(&self.settings()?, plan).await
     }
 
     /// Checks the settings, without a connection.

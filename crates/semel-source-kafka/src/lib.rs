@@ -60,6 +60,7 @@ mod commit_thread;
 mod config;
 mod dead_letters;
 mod error;
+mod examine;
 mod fetch_queue;
 mod message;
 mod offsets;

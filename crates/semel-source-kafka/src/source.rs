@@ -140,7 +140,7 @@ impl Drop for KafkaSource {
     }
 }
 
-fn info(settings: &SourceSettings, topics: &[TopicSettings]) -> SourceInfo {
+pub(crate) fn info(settings: &SourceSettings, topics: &[TopicSettings]) -> SourceInfo {
     let windows: Option<Vec<Duration>> = topics.iter().map(|topic| topic.retention).collect();
     SourceInfo {
         name: format!("kafka {}/{}", settings.topics.join(","), settings.group),

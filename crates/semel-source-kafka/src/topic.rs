@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// How long a request to the controller may take.
-const REQUEST: Duration = Duration::from_secs(10);
+pub(crate) const REQUEST: Duration = Duration::from_secs(10);
 
 /// How long the settings of topics may take. They are not needed to consume.
 const DESCRIBE: Duration = Duration::from_secs(5);

@@ -3,6 +3,7 @@
 use std::{fmt, time::Duration};
 
 use async_nats::Client;
+use semel_consumer::{ConsumerPlan, ExaminedSource};
 use semel_core::{Error, Result};
 
 use crate::{
@@ -118,6 +119,15 @@ impl NatsSourceBuilder {
     /// [`ErrorKind::Unavailable`](semel_core::ErrorKind::Unavailable) when there is no JetStream to connect to.
     pub async fn connect(self) -> Result<NatsSource> {
         NatsSource::open(self.settings()?).await
+    }
+
+    /// Looks at stream and consumer, and compares their settings with `plan`. Receives and creates nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect), except that a consumer which connecting would create may be missing.
+    pub async fn examine(self, plan: &ConsumerPlan) -> Result<ExaminedSource> {
+        NatsSource::examine(self.settings()?, plan).await
     }
 
     /// Checks the settings, without a connection.

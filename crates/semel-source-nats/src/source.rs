@@ -11,7 +11,7 @@ use std::{
 
 use async_nats::Client;
 use async_trait::async_trait;
-use semel_consumer::{ConsumerPlan, Delivery, Message, Source, SourceInfo};
+use semel_consumer::{ConsumerPlan, Delivery, ExaminedSource, Message, Source, SourceInfo};
 use semel_core::{Finding, Outcome, Result};
 use tokio::sync::Notify;
 
@@ -101,6 +101,16 @@ impl NatsSource {
         })
     }
 
+    pub(crate) async fn examine(
+        settings: SourceSettings,
+        plan: &ConsumerPlan,
+    ) -> Result<ExaminedSource> {
+        let connection = settings.connector.connect(settings.domain.as_deref()).await?;
+        let examined = examined(&connection.jetstream, &settings, plan).await;
+        let closed = connection.close().await;
+        examined.and_then(|examined| closed.map(|()| examined))
+    }
+
     async fn consumer(&self) -> Result<ConsumerInfo> {
         let SourceSettings { stream, consumer, .. } = &self.settings;
         let info = self.connection.jetstream.consumer_info(stream, consumer).await?;
@@ -151,6 +161,28 @@ impl Source for NatsSource {
 async fn existing_stream(jetstream: &JetStream, name: &str) -> Result<StreamConfig> {
     let info = jetstream.stream_info(name).await?;
     Ok(info.ok_or_else(|| error::no_stream(name))?.config)
+}
+
+async fn examined(
+    jetstream: &JetStream,
+    settings: &SourceSettings,
+    plan: &ConsumerPlan,
+) -> Result<ExaminedSource> {
+    let SourceSettings { stream: stream_name, consumer: name, .. } = settings;
+    let stream = existing_stream(jetstream, stream_name).await?;
+    let Some(consumer) = jetstream.consumer_info(stream_name, name).await? else {
+        if !settings.create {
+            return Err(error::no_consumer(stream_name, name));
+        }
+        let what = format!("consumer {name} does not exist yet; the first start creates it");
+        let info = info(settings, &stream, &ConsumerConfig::default());
+        return Ok(ExaminedSource { info, findings: vec![Finding::good(what)] });
+    };
+    check::refuse_unfit(&consumer.config, name)?;
+    Ok(ExaminedSource {
+        info: info(settings, &stream, &consumer.config),
+        findings: check::findings(settings, &stream, &consumer.config, plan),
+    })
 }
 
 /// The consumer's settings; it is created if that was asked for.

@@ -20,20 +20,25 @@ impl Retention {
     /// A retention that is longer than the source's window by this factor is warned about.
     const EXCESS: u32 = 20;
 
-    /// The retention for a source with this window.
-    pub(crate) fn resolve(
+    /// The retention for a source that may deliver a message again for as long as `window`, and what is to be said about
+    /// it. `None` is a source without a limit.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](semel_core::ErrorKind::Invalid) when the retention is shorter than the window and
+    /// `allows_short` is false.
+    pub fn resolve(
         self,
         window: Option<Duration>,
         allows_short: bool,
-        findings: &mut Vec<Finding>,
-    ) -> Result<Duration> {
+    ) -> Result<(Duration, Finding)> {
         let needed = window.map(|window| window.saturating_add(window / 10));
         let retention = match self {
             Self::Auto => needed.unwrap_or_default().clamp(Self::AT_LEAST, Policy::MAX_RETENTION),
             Self::Fixed(retention) => retention,
         };
         let shown = format!("retention: outcomes are kept for {retention:?}");
-        findings.push(match window {
+        let finding = match window {
             None => Finding::warning(
                 format!("{shown}, and the source keeps messages without limit"),
                 "a message that is delivered again later runs again: limit the age of messages in the source, or do \
@@ -51,18 +56,21 @@ impl Retention {
                 "a copy that comes later runs again",
             ),
             Some(window)
-                if retention > Self::AT_LEAST && retention > window.saturating_mul(Self::EXCESS) =>
+                if retention > Self::AT_LEAST
+                    && retention > window.saturating_mul(Self::EXCESS) =>
             {
                 Finding::warning(
-                    format!("{shown}, and the source may deliver a message again for {window:?} only"),
+                    format!(
+                        "{shown}, and the source may deliver a message again for {window:?} only"
+                    ),
                     "a shorter retention keeps the store small",
                 )
             }
-            Some(window) => {
-                Finding::good(format!("{shown}, and the source may deliver a message again for {window:?}"))
-            }
-        });
-        Ok(retention)
+            Some(window) => Finding::good(format!(
+                "{shown}, and the source may deliver a message again for {window:?}"
+            )),
+        };
+        Ok((retention, finding))
     }
 }
 
@@ -75,9 +83,8 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3600);
 
     fn resolve(retention: Retention, window: Option<Duration>) -> Result<(Duration, Level)> {
-        let mut findings = Vec::new();
-        let retention = retention.resolve(window, false, &mut findings)?;
-        Ok((retention, findings[0].level))
+        let (retention, finding) = retention.resolve(window, false)?;
+        Ok((retention, finding.level))
     }
 
     #[test]
@@ -91,10 +98,8 @@ mod tests {
     fn a_retention_that_ends_before_the_window_is_refused_unless_it_is_allowed() {
         let error = resolve(Retention::Fixed(HOUR), Some(2 * HOUR)).unwrap_err().to_string();
         assert!(error.contains("allow a short retention"), "{error}");
-        let mut findings = Vec::new();
-        let allowed = Retention::Fixed(HOUR).resolve(Some(2 * HOUR), true, &mut findings);
-        assert_eq!(allowed.unwrap(), HOUR);
-        assert_eq!(findings[0].level, Level::Warning);
+        let allowed = Retention::Fixed(HOUR).resolve(Some(2 * HOUR), true).unwrap();
+        assert_eq!((allowed.0, allowed.1.level), (HOUR, Level::Warning));
     }
 
     #[test]

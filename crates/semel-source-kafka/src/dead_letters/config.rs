@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use semel_core::{Error, Result};
+use semel_core::{Error, Finding, Result};
 
 use super::KafkaDeadLetters;
 use crate::{
@@ -56,6 +56,15 @@ impl KafkaDeadLettersBuilder {
     /// cannot keep letters; [`ErrorKind::Unavailable`](semel_core::ErrorKind::Unavailable) when no broker answers.
     pub async fn connect(self) -> Result<KafkaDeadLetters> {
         KafkaDeadLetters::open(self.settings()?).await
+    }
+
+    /// Looks at the topic, and reports what it may lose. Creates nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect), except that a topic which connecting would create may be missing.
+    pub async fn examine(self) -> Result<Vec<Finding>> {
+        KafkaDeadLetters::examine(&self.settings()?).await
     }
 
     /// Checks the settings, without a connection.

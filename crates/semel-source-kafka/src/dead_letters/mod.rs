@@ -8,7 +8,7 @@ use std::{fmt, sync::Arc};
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use semel_consumer::dead_letter::{DeadLetter, DeadLetterQueue, DeadLetterSink};
-use semel_core::{Error, Result};
+use semel_core::{Error, Finding, Result};
 
 pub use self::config::KafkaDeadLettersBuilder;
 use self::{
@@ -65,6 +65,18 @@ impl KafkaDeadLetters {
         Ok(letters)
     }
 
+    async fn examine(settings: &DeadLetterSettings) -> Result<Vec<Finding>> {
+        let topic = &settings.topic;
+        match existing(settings).await? {
+            Some(found) => Ok(findings(&found)),
+            None if settings.create => {
+                let what = format!("topic {topic} does not exist yet; the first start creates it");
+                Ok(vec![Finding::good(what)])
+            }
+            None => Err(no_topic(topic)),
+        }
+    }
+
     /// Reads on to the end of the topic, and returns what `look` finds in the letters.
     async fn read<T: Send + 'static>(
         &self,
@@ -96,18 +108,9 @@ impl DeadLetterSink for KafkaDeadLetters {
 
     /// The topic exists, and keeps all of its records.
     async fn check(&self) -> Result<()> {
-        let DeadLetterSettings { cluster, topic, .. } = &self.settings;
-        topic::find(cluster, topic).await.map_err(|error| match error::is_missing(&error) {
-            true => no_topic(topic),
-            false => error,
-        })?;
-        let found = topic::settings_of(cluster, std::slice::from_ref(topic)).await?;
-        match found.iter().find(|found| found.is_compacted) {
-            Some(TopicSettings { name, .. }) => Err(Error::invalid(format!(
-                "kafka: topic {name}: cleanup.policy compact can lose a letter while an earlier one with its id is \
-                 removed; set cleanup.policy to delete"
-            ))),
-            None => Ok(()),
+        match existing(&self.settings).await? {
+            Some(_) => Ok(()),
+            None => Err(no_topic(&self.settings.topic)),
         }
     }
 
@@ -155,6 +158,56 @@ impl DeadLetterQueue for KafkaDeadLetters {
         self.producer.produce(record).await?;
         Ok(true)
     }
+}
+
+/// The settings of the topic; `None` if it does not exist. A topic that cannot keep letters is an error.
+async fn existing(settings: &DeadLetterSettings) -> Result<Option<TopicSettings>> {
+    let DeadLetterSettings { cluster, topic, .. } = settings;
+    match topic::find(cluster, topic).await {
+        Err(error) if error::is_missing(&error) => return Ok(None),
+        found => found?,
+    }
+    let found = topic::settings_of(cluster, std::slice::from_ref(topic)).await?.into_iter().next();
+    let found =
+        found.unwrap_or_else(|| TopicSettings { name: topic.clone(), ..TopicSettings::default() });
+    if found.is_compacted {
+        return Err(Error::invalid(format!(
+            "kafka: topic {topic}: cleanup.policy compact can lose a letter while an earlier one with its id is \
+             removed; set cleanup.policy to delete"
+        )));
+    }
+    Ok(Some(found))
+}
+
+/// What a topic with these settings may lose.
+fn findings(found: &TopicSettings) -> Vec<Finding> {
+    let TopicSettings { name, retention, retention_bytes, is_known, .. } = found;
+    let alter = |setting: &str| {
+        format!(
+            "look at the letters before, or keep them: kafka-configs --alter --entity-type topics --entity-name {name} \
+             --add-config {setting}=-1"
+        )
+    };
+    let mut findings = Vec::new();
+    if !is_known {
+        findings.push(Finding::warning(
+            format!("topic {name}: this user may not read its settings, so it is not known how long letters are kept"),
+            format!("allow DescribeConfigs on topic {name}"),
+        ));
+    }
+    if let Some(retention) = retention {
+        let what = format!("topic {name} removes a letter after {retention:?} (retention.ms)");
+        findings.push(Finding::warning(what, alter("retention.ms")));
+    }
+    if let Some(bytes) = retention_bytes {
+        let what =
+            format!("topic {name} removes old letters beyond {bytes} bytes (retention.bytes)");
+        findings.push(Finding::warning(what, alter("retention.bytes")));
+    }
+    if findings.is_empty() {
+        findings.push(Finding::good(format!("topic {name} keeps letters without a limit")));
+    }
+    findings
 }
 
 fn no_topic(topic: &str) -> Error {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use async_nats::Client;
-use semel_core::{Error, Result};
+use semel_core::{Error, Finding, Result};
 
 use super::NatsDeadLetters;
 use crate::{
@@ -87,6 +87,15 @@ impl NatsDeadLettersBuilder {
     /// to connect to.
     pub async fn connect(self) -> Result<NatsDeadLetters> {
         NatsDeadLetters::open(self.settings()?).await
+    }
+
+    /// Looks at the stream, and reports what it may lose. Creates nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect), except that a stream which connecting would create may be missing.
+    pub async fn examine(self) -> Result<Vec<Finding>> {
+        NatsDeadLetters::examine(&self.settings()?).await
     }
 
     /// Checks the settings, without a connection.

@@ -7,7 +7,7 @@
 mod config;
 mod subject;
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use async_nats::{Client, HeaderMap};
 use async_trait::async_trait;
@@ -15,7 +15,7 @@ use semel_consumer::{
     Message,
     dead_letter::{DeadLetter, DeadLetterQueue, DeadLetterSink},
 };
-use semel_core::{Error, Header, Result};
+use semel_core::{Error, Finding, Header, Result};
 
 pub use self::config::NatsDeadLettersBuilder;
 use self::{
@@ -89,6 +89,13 @@ impl NatsDeadLetters {
         let config = existing_stream(&connection.jetstream, &settings).await?;
         let replaces = replacement(&config, &settings)?;
         Ok(Self { connection, settings, replaces })
+    }
+
+    async fn examine(settings: &DeadLetterSettings) -> Result<Vec<Finding>> {
+        let connection = settings.connector.connect(settings.domain.as_deref()).await?;
+        let examined = examined(&connection.jetstream, settings).await;
+        let closed = connection.close().await;
+        examined.and_then(|findings| closed.map(|()| findings))
     }
 
     fn jetstream(&self) -> &JetStream {
@@ -189,6 +196,27 @@ impl DeadLetterQueue for NatsDeadLetters {
         }
         self.jetstream().delete_message(&self.settings.stream, sequence).await
     }
+}
+
+async fn examined(jetstream: &JetStream, settings: &DeadLetterSettings) -> Result<Vec<Finding>> {
+    let name = &settings.stream;
+    let Some(info) = jetstream.stream_info(name).await? else {
+        if !settings.create {
+            return Err(no_stream(settings));
+        }
+        let what = format!("stream {name} does not exist yet; the first start creates it");
+        return Ok(vec![Finding::good(what)]);
+    };
+    replacement(&info.config, settings)?;
+    let max_age = Duration::from_nanos(info.config.max_age);
+    if max_age.is_zero() {
+        let what = format!("stream {name} keeps letters without a limit of time");
+        return Ok(vec![Finding::good(what)]);
+    }
+    Ok(vec![Finding::warning(
+        format!("stream {name} removes a letter after {max_age:?} (max_age)"),
+        format!("look at the letters before, or keep them: nats stream edit {name} --max-age=-1"),
+    )])
 }
 
 fn read(message: StoredMessage) -> Result<DeadLetter> {
