@@ -8,7 +8,7 @@ use crate::servers::CATALOGUE;
 use crate::workspace::Workspace;
 
 /// The stores that promise to keep what they acknowledged, the inbox, and consumers of events.
-pub(crate) const STORES: [&str; 9] = [
+pub(crate) const STORES: [&str; 10] = [
     "embedded",
     "postgres",
     "redis",
@@ -18,6 +18,7 @@ pub(crate) const STORES: [&str; 9] = [
     "arbiter",
     "inbox",
     "consumer",
+    "consumer-kafka",
 ];
 
 /// How many processes a run kills, and how many faults its server gets.
@@ -29,7 +30,7 @@ const CARGO: [&str; 6] = ["run", "--quiet", "--release", "--package", "semel-cra
 #[derive(Args)]
 pub(crate) struct CrashOptions {
     /// The store: `embedded`, `postgres`, `redis`, `valkey`, `nats`, `nats-cluster`, `arbiter`, `inbox`,
-    /// `consumer`, `plain`, `memory`, or an address such as `plain:{dir}/store`.
+    /// `consumer`, `consumer-kafka`, `plain`, `memory`, or an address such as `plain:{dir}/store`.
     name: String,
     /// How many worker processes to kill.
     #[arg(long, default_value_t = KILLS)]
@@ -47,6 +48,7 @@ pub(crate) fn run(workspace: &Workspace, options: &CrashOptions) -> Result<()> {
     let servers = match &*options.name {
         "arbiter" => &["postgres", "redis"][..],
         "nats-cluster" | "consumer" => &["nats"],
+        "consumer-kafka" => &["kafka", "nats"],
         "inbox" => &["postgres"],
         name => &[name],
     };

@@ -10,7 +10,8 @@ use clap::Parser;
 use semel_crash::{
     ChaosPlan, chaos_run,
     check::{Evidence, Floor, check},
-    consumer, die_with_parent, inbox, ledger, load, stores,
+    consumer::{self, BrokerKind},
+    die_with_parent, inbox, ledger, load, stores,
 };
 
 #[derive(Parser)]
@@ -53,7 +54,7 @@ enum Program {
     #[command(alias = "storm")]
     Chaos {
         /// `memory`, `embedded`, `plain`, `postgres`, `redis`, `valkey`, `nats`,
-        /// `arbiter`, `inbox`, `consumer`, or one such as `plain:{dir}/store`.
+        /// `arbiter`, `inbox`, `consumer`, `consumer-kafka`, or one such as `plain:{dir}/store`.
         store: String,
         /// The number of workers to kill.
         #[arg(long, default_value_t = 2000)]
@@ -81,7 +82,10 @@ fn main() -> ExitCode {
         Program::Check { folder, store } => check_again(&folder, &store),
         Program::Chaos { store, kills, seed, .. } if store == "inbox" => run_inbox(kills, seed),
         Program::Chaos { store, kills, seed, .. } if store == "consumer" => {
-            run_consumer(kills, seed)
+            run_consumer(BrokerKind::Nats, kills, seed)
+        }
+        Program::Chaos { store, kills, seed, .. } if store == "consumer-kafka" => {
+            run_consumer(BrokerKind::Kafka, kills, seed)
         }
         Program::Chaos { store, kills, faults, seed } => run_chaos(&store, kills, faults, seed),
     };
@@ -118,10 +122,10 @@ fn run_inbox(kills: u32, seed: Option<u64>) -> Result<bool> {
     Ok(report.passed())
 }
 
-fn run_consumer(kills: u32, seed: Option<u64>) -> Result<bool> {
-    let mut plan = consumer::ConsumerChaosPlan::new(std::env::current_exe()?, kills);
+fn run_consumer(broker: BrokerKind, kills: u32, seed: Option<u64>) -> Result<bool> {
+    let mut plan = consumer::ConsumerChaosPlan::new(std::env::current_exe()?, broker, kills);
     plan.seed = seed.unwrap_or(plan.seed);
-    println!("chaos run over consumers: {kills} kills, seed {}", plan.seed);
+    println!("chaos run over consumers of {broker:?}: {kills} kills, seed {}", plan.seed);
     let report = consumer::chaos_run(&plan)?;
     println!("{report}");
     Ok(report.passed())

@@ -8,12 +8,12 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use semel_consumer::dead_letter::{DeadLetterQueue, DeadLetterReason};
+use semel_consumer::dead_letter::DeadLetterReason;
 use semel_core::{Body, ListQuery, Record, State, Store};
 
-use super::broker;
+use super::{broker::Addresses, committed::OffsetFindings};
 
-/// A step of an event, or the end of a process.
+/// A step of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Begins,
@@ -21,22 +21,27 @@ pub(super) enum Step {
     Refused,
     /// The attempt failed, and may be repeated.
     Failed,
-    /// The process was killed.
-    Killed,
+    /// The dead letter was published, and nothing that follows from it has happened yet.
+    DeadLettered,
 }
 
 /// A line of the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Line {
-    pub(super) step: Step,
-    pub(super) process: u32,
-    pub(super) id: String,
-}
-
-impl Line {
-    pub(super) fn killed(process: u32) -> String {
-        Self { step: Step::Killed, process, id: "-".to_owned() }.to_string()
-    }
+pub(super) enum Line {
+    Event {
+        step: Step,
+        process: u32,
+        id: String,
+    },
+    /// The process has ended: what it ran may run again from this line on.
+    Killed {
+        process: u32,
+    },
+    /// A broker with partitions had committed `next` when it was read.
+    Committed {
+        partition: usize,
+        next: i64,
+    },
 }
 
 const STEPS: [(Step, &str); 5] = [
@@ -44,13 +49,19 @@ const STEPS: [(Step, &str); 5] = [
     (Step::Succeeded, "succeeded"),
     (Step::Refused, "refused"),
     (Step::Failed, "failed"),
-    (Step::Killed, "killed"),
+    (Step::DeadLettered, "dead-lettered"),
 ];
 
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (_, step) = STEPS.iter().find(|(step, _)| *step == self.step).ok_or(fmt::Error)?;
-        writeln!(f, "{step} {} {}", self.process, self.id)
+        match self {
+            Self::Event { step, process, id } => {
+                let (_, name) = STEPS.iter().find(|(it, _)| it == step).ok_or(fmt::Error)?;
+                writeln!(f, "{name} {process} {id}")
+            }
+            Self::Killed { process } => writeln!(f, "killed {process}"),
+            Self::Committed { partition, next } => writeln!(f, "committed {partition} {next}"),
+        }
     }
 }
 
@@ -58,11 +69,18 @@ impl FromStr for Line {
     type Err = anyhow::Error;
 
     fn from_str(line: &str) -> Result<Self> {
-        let [step, process, id] = line.split(' ').collect::<Vec<_>>()[..] else {
-            bail!("the ledger has the line {line:?}")
-        };
-        let (step, _) = STEPS.iter().find(|(_, name)| *name == step).context("a known step")?;
-        Ok(Self { step: *step, process: process.parse()?, id: id.to_owned() })
+        match line.split(' ').collect::<Vec<_>>()[..] {
+            ["killed", process] => Ok(Self::Killed { process: process.parse()? }),
+            ["committed", partition, next] => {
+                Ok(Self::Committed { partition: partition.parse()?, next: next.parse()? })
+            }
+            [step, process, id] => {
+                let (step, _) =
+                    STEPS.iter().find(|(_, name)| *name == step).context("a known step")?;
+                Ok(Self::Event { step: *step, process: process.parse()?, id: id.to_owned() })
+            }
+            _ => bail!("the ledger has the line {line:?}"),
+        }
     }
 }
 
@@ -83,15 +101,20 @@ pub struct ConsumerTally {
     pub outcomes: usize,
     /// Dead letters.
     pub letters: usize,
+    /// Committed offsets that were read during the run, for a broker that has them.
+    pub offsets: usize,
     /// What the promises do not allow.
     pub wrong: Vec<String>,
 }
 
 impl fmt::Display for ConsumerTally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { events, runs, repeated, outcomes, letters, wrong } = self;
+        let Self { events, runs, repeated, outcomes, letters, offsets, wrong } = self;
         write!(f, "{events} events, {runs} runs ({repeated} after a kill), ")?;
         write!(f, "{outcomes} outcomes, {letters} dead letters")?;
+        if *offsets > 0 {
+            write!(f, ", {offsets} committed offsets")?;
+        }
         wrong.iter().take(20).try_for_each(|wrong| write!(f, "\n  BROKEN {wrong}"))
     }
 }
@@ -111,11 +134,16 @@ impl ConsumerTally {
         let mut tally = Self { events: ids.len(), ..Self::default() };
         let mut last: HashMap<&str, LastRun> = HashMap::new();
         let mut killed = HashSet::new();
-        for Line { step, process, id } in ledger {
-            match step {
-                Step::Killed => {
+        for line in ledger {
+            let (step, process, id) = match line {
+                Line::Event { step, process, id } => (step, process, id),
+                Line::Killed { process } => {
                     killed.insert(*process);
+                    continue;
                 }
+                Line::Committed { .. } => continue,
+            };
+            match step {
                 Step::Begins => {
                     tally.runs += 1;
                     let run = LastRun { process: *process, ended: None };
@@ -136,14 +164,27 @@ impl ConsumerTally {
                     // A killed process writes nothing after its kill was noted.
                     _ => tally.wrong.push(format!("{id} ended in process {process}, not begun")),
                 },
+                // Whether it had to be one is compared at the end.
+                Step::DeadLettered => {}
             }
         }
         tally
     }
 
+    /// Compares the committed offsets in the ledger with what was done when they were read.
+    pub(super) fn compare_offsets(&mut self, events: &[Vec<String>], ledger: &[Line]) {
+        let OffsetFindings { read, wrong } = OffsetFindings::of(events, ledger);
+        self.offsets = read;
+        self.wrong.extend(wrong);
+    }
+
     /// Every event has one record with its own outcome; those that cannot succeed have one dead letter, and no other
     /// has one.
-    pub(super) async fn compare_records(&mut self, server: &str, ids: &[String]) -> Result<()> {
+    pub(super) async fn compare_records(
+        &mut self,
+        servers: &Addresses,
+        ids: &[String],
+    ) -> Result<()> {
         let starting_with = |kind: &str| -> HashSet<String> {
             ids.iter().filter(|id| id.starts_with(kind)).cloned().collect()
         };
@@ -151,7 +192,7 @@ impl ConsumerTally {
         let fails = |id: &String| refused.contains(id) || poison.contains(id);
         let succeed: HashSet<_> = ids.iter().filter(|id| !fails(id)).cloned().collect();
 
-        let records = records(&broker::store(server).await?).await?;
+        let records = records(&servers.store().await?).await?;
         let (mut succeeded, mut failures, mut dead) = (HashSet::new(), 0, 0);
         for record in &records {
             match (record.state, &record.outcome) {
@@ -174,7 +215,7 @@ impl ConsumerTally {
         self.expect_count("recorded failures", refused.len(), failures);
         self.expect_count("dead keys", poison.len(), dead);
 
-        let sink = broker::dead_letters(server).await?;
+        let sink = servers.broker().dead_letters().await?;
         let (mut failed, mut exhausted) = (HashSet::new(), HashSet::new());
         let mut after = None;
         loop {
@@ -237,8 +278,8 @@ mod tests {
     #[test]
     fn runs_with_a_reason_are_allowed() {
         assert_eq!(wrong("begins 1 plain-1\nsucceeded 1 plain-1"), 0);
-        assert_eq!(wrong("begins 1 plain-1\nkilled 1 -\nbegins 2 plain-1\nsucceeded 2 plain-1"), 0);
-        let recorded_too_late = "begins 1 plain-1\nsucceeded 1 plain-1\nkilled 1 -\nbegins 2 plain-1\nsucceeded 2 plain-1";
+        assert_eq!(wrong("begins 1 plain-1\nkilled 1\nbegins 2 plain-1\nsucceeded 2 plain-1"), 0);
+        let recorded_too_late = "begins 1 plain-1\nsucceeded 1 plain-1\nkilled 1\nbegins 2 plain-1\nsucceeded 2 plain-1";
         assert_eq!(wrong(recorded_too_late), 0);
         assert_eq!(wrong("begins 1 plain-1\nfailed 1 plain-1\nbegins 2 plain-1"), 0);
     }
@@ -247,11 +288,7 @@ mod tests {
     fn a_run_beside_a_living_process_is_found() {
         assert_eq!(wrong("begins 1 plain-1\nbegins 2 plain-1"), 1);
         assert_eq!(wrong("begins 1 plain-1\nsucceeded 1 plain-1\nbegins 1 plain-1"), 1);
-        assert_eq!(wrong("begins 1 plain-1\nbegins 2 plain-1\nkilled 1 -"), 1, "killed afterwards");
-        assert_eq!(
-            wrong("begins 1 plain-1\nkilled 2 -\nbegins 3 plain-1"),
-            1,
-            "another was killed"
-        );
+        assert_eq!(wrong("begins 1 plain-1\nbegins 2 plain-1\nkilled 1"), 1, "killed afterwards");
+        assert_eq!(wrong("begins 1 plain-1\nkilled 2\nbegins 3 plain-1"), 1, "another was killed");
     }
 }

@@ -1,14 +1,16 @@
-//! The chaos run of consumers: processes that consume a JetStream stream are killed, and so is their server. In the end
-//! every event must have one outcome, and the ledger may show no run that the promises do not allow.
+//! The chaos run of consumers: processes that consume a JetStream stream or a Kafka topic are killed, and so is their
+//! broker. In the end every event must have one outcome, and the ledger may show no run that the promises do not allow.
+//! Over Kafka no committed offset may ever go back, or pass a record whose event is not done.
 
 mod broker;
+mod committed;
 mod evidence;
 mod worker;
 
 use std::{
     fmt,
     fs::File,
-    io::Write,
+    io::{Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
     process::Command,
     thread,
@@ -17,13 +19,17 @@ use std::{
 
 use anyhow::{Result, ensure};
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::SliceRandom};
-use semel_servers::{NATS, Running};
 use tempfile::NamedTempFile;
 
+pub use broker::BrokerKind;
 pub use evidence::ConsumerTally;
 pub use worker::{ConsumerJob, work};
 
-use self::evidence::Line;
+use self::{
+    broker::{Addresses, Servers},
+    committed::OffsetWatch,
+    evidence::Line,
+};
 use crate::process::ChildProcess;
 
 /// The settings of a chaos run over consumers.
@@ -31,9 +37,11 @@ use crate::process::ChildProcess;
 pub struct ConsumerChaosPlan {
     /// The program `semel-crash`.
     pub program: PathBuf,
+    /// The broker.
+    pub broker: BrokerKind,
     /// The number of processes to kill.
     pub kills: u32,
-    /// The number of kills of the server.
+    /// The number of kills of the broker.
     pub server_kills: u32,
     /// The number of events. Three in ten are published twice.
     pub events: u32,
@@ -44,11 +52,12 @@ pub struct ConsumerChaosPlan {
 }
 
 impl ConsumerChaosPlan {
-    /// A plan with 50,000 events or more, `kills` kills of processes, and an eighth as many of the server.
+    /// A plan with 50,000 events or more, `kills` kills of processes, and an eighth as many of the broker.
     #[must_use]
-    pub fn new(program: impl Into<PathBuf>, kills: u32) -> Self {
+    pub fn new(program: impl Into<PathBuf>, broker: BrokerKind, kills: u32) -> Self {
         Self {
             program: program.into(),
+            broker,
             kills,
             server_kills: kills / 8,
             events: (25 * kills).max(50_000),
@@ -75,7 +84,7 @@ pub struct ConsumerChaosReport {
     pub kills: u32,
     /// How many processes were killed by an event.
     pub poisoned: u32,
-    /// How often the server was killed.
+    /// How often the broker was killed.
     pub server_kills: u32,
     /// The number of messages.
     pub messages: usize,
@@ -96,7 +105,7 @@ impl ConsumerChaosReport {
 impl fmt::Display for ConsumerChaosReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kills, poisoned, server_kills, messages, seed, tally } = self;
-        write!(f, "{kills} kills of processes, {server_kills} of the server, ")?;
+        write!(f, "{kills} kills of processes, {server_kills} of the broker, ")?;
         writeln!(f, "{poisoned} processes died of an event, seed {seed}")?;
         write!(f, "{messages} messages: {tally}")
     }
@@ -112,6 +121,9 @@ const LEASE: Duration = Duration::from_secs(2);
 const DRAIN: Duration = Duration::from_secs(120);
 const PER_EVENT: Duration = Duration::from_millis(5);
 
+/// How long it may take until an event runs after a kill.
+const NEXT_RUN: Duration = Duration::from_secs(60);
+
 /// Carries out the plan.
 ///
 /// # Errors
@@ -120,9 +132,11 @@ const PER_EVENT: Duration = Duration::from_millis(5);
 pub fn chaos_run(plan: &ConsumerChaosPlan) -> Result<ConsumerChaosReport> {
     let mut rng = StdRng::seed_from_u64(plan.seed);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let mut server = Running::start(&NATS)?;
-    let url = server.url().to_owned();
-    runtime.block_on(broker::prepare(&url))?;
+    let mut servers = Servers::start(plan.broker)?;
+    let addresses = servers.addresses(plan.broker);
+    let broker = addresses.broker();
+    runtime.block_on(broker.prepare())?;
+    runtime.block_on(addresses.store())?;
 
     let ids: Vec<String> = plan.ids().collect();
     let copies = ids.iter().filter(|_| rng.random_bool(0.3)).cloned().collect::<Vec<_>>();
@@ -131,18 +145,28 @@ pub fn chaos_run(plan: &ConsumerChaosPlan) -> Result<ConsumerChaosReport> {
     let faults = plan.kills + plan.server_kills;
     let mut chunks = messages.chunks(messages.len().div_ceil(faults.max(1) as usize));
 
-    let mut group = ProcessGroup::new(&plan.program, &url)?;
+    let mut group = ProcessGroup::new(&plan.program, &addresses)?;
+    let watch = broker.watch(group.ledger.path())?;
     let (mut kills, mut server_kills) = (0, 0);
     while kills < plan.kills || server_kills < plan.server_kills {
-        runtime.block_on(broker::publish(&url, chunks.next().unwrap_or_default()))?;
+        let chunk = chunks.next().unwrap_or_default();
+        let published_at = group.ledger_length()?;
+        runtime.block_on(broker.publish(chunk))?;
         group.replace_dead()?;
-        thread::sleep(Duration::from_millis(rng.random_range(50..500)));
+        // The next kill hits a group that has just gone on, or one that may not have recovered from the last kill.
+        let pause = if rng.random_bool(0.5) && !chunk.is_empty() {
+            group.wait_for_a_run(published_at)?;
+            0..30
+        } else {
+            50..500
+        };
+        thread::sleep(Duration::from_millis(rng.random_range(pause)));
         group.replace_dead()?;
-        // Kills of processes and of the server end at about the same time.
+        // Kills of processes and of the broker end at about the same time.
         if server_kills * plan.kills < kills * plan.server_kills {
-            server.kill()?;
+            servers.broker.kill()?;
             thread::sleep(Duration::from_millis(rng.random_range(0..50)));
-            server.restart()?;
+            servers.broker.restart()?;
             server_kills += 1;
         } else {
             group.kill(rng.random_range(0..PROCESSES))?;
@@ -150,12 +174,12 @@ pub fn chaos_run(plan: &ConsumerChaosPlan) -> Result<ConsumerChaosReport> {
         }
     }
     for chunk in chunks {
-        runtime.block_on(broker::publish(&url, chunk))?;
+        runtime.block_on(broker.publish(chunk))?;
     }
     let deadline = Instant::now() + DRAIN + plan.events * PER_EVENT;
     loop {
         group.replace_dead()?;
-        let left = runtime.block_on(broker::unsettled(&url))?;
+        let left = runtime.block_on(broker.unsettled())?;
         if left == 0 {
             break;
         }
@@ -163,10 +187,14 @@ pub fn chaos_run(plan: &ConsumerChaosPlan) -> Result<ConsumerChaosReport> {
         thread::sleep(Duration::from_millis(100));
     }
 
+    let offsets = watch.map(OffsetWatch::end).transpose()?;
     let poisoned = group.poisoned;
     let ledger = evidence::read(group.end().path())?;
     let mut tally = ConsumerTally::of(&ids, &ledger);
-    runtime.block_on(tally.compare_records(&url, &ids))?;
+    if let Some(events) = offsets {
+        tally.compare_offsets(&events, &ledger);
+    }
+    runtime.block_on(tally.compare_records(&addresses, &ids))?;
     let (messages, seed) = (messages.len(), plan.seed);
     Ok(ConsumerChaosReport { kills, poisoned, server_kills, messages, seed, tally })
 }
@@ -174,7 +202,7 @@ pub fn chaos_run(plan: &ConsumerChaosPlan) -> Result<ConsumerChaosReport> {
 /// The processes of a run, and the ledger that they write to.
 struct ProcessGroup<'a> {
     program: &'a Path,
-    url: &'a str,
+    servers: &'a Addresses,
     ledger: NamedTempFile,
     processes: Vec<(u32, ChildProcess)>,
     /// Processes that an event killed.
@@ -183,9 +211,9 @@ struct ProcessGroup<'a> {
 }
 
 impl<'a> ProcessGroup<'a> {
-    fn new(program: &'a Path, url: &'a str) -> Result<Self> {
+    fn new(program: &'a Path, servers: &'a Addresses) -> Result<Self> {
         let ledger = NamedTempFile::new()?;
-        let mut group = Self { program, url, ledger, processes: vec![], poisoned: 0, next: 1 };
+        let mut group = Self { program, servers, ledger, processes: vec![], poisoned: 0, next: 1 };
         group.replace_dead()?;
         Ok(group)
     }
@@ -204,12 +232,33 @@ impl<'a> ProcessGroup<'a> {
         }
         while self.processes.len() < PROCESSES {
             let mut command = Command::new(self.program);
-            command.args(["consumer-worker", "--url", self.url, "--process"]);
+            command.arg("consumer-worker").args(self.servers.arguments()).arg("--process");
             command.arg(self.next.to_string()).arg("--ledger").arg(self.ledger.path());
             self.processes.push((self.next, ChildProcess::spawn(command)?));
             self.next += 1;
         }
         Ok(())
+    }
+
+    fn ledger_length(&self) -> Result<u64> {
+        Ok(self.ledger.path().metadata()?.len())
+    }
+
+    /// Waits until an event has begun since the ledger was so long.
+    fn wait_for_a_run(&mut self, length: u64) -> Result<()> {
+        let deadline = Instant::now() + NEXT_RUN;
+        let mut ledger = File::open(self.ledger.path())?;
+        let mut written = String::new();
+        ledger.seek(SeekFrom::Start(length))?;
+        loop {
+            ledger.read_to_string(&mut written)?;
+            if written.contains("begins ") {
+                return Ok(());
+            }
+            ensure!(Instant::now() < deadline, "no event ran within {NEXT_RUN:?} after a kill");
+            thread::sleep(Duration::from_millis(20));
+            self.replace_dead()?;
+        }
     }
 
     fn kill(&mut self, at: usize) -> Result<()> {
@@ -218,11 +267,10 @@ impl<'a> ProcessGroup<'a> {
         self.note_killed(number)
     }
 
-    /// The process has ended: what it ran may run again from this line on.
     fn note_killed(&self, number: u32) -> Result<()> {
         let mut ledger = File::options().append(true).open(self.ledger.path())?;
-        let line = Line::killed(number);
-        Ok(ledger.write_all(line.as_bytes())?)
+        let line = Line::Killed { process: number };
+        Ok(ledger.write_all(line.to_string().as_bytes())?)
     }
 
     /// Kills all processes, and returns the ledger.

@@ -3,18 +3,20 @@
 use std::{fs::File, io::Write, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Result;
+use async_trait::async_trait;
 use clap::Args;
 use semel_consumer::{
     Consumer, Event, EventContext,
+    dead_letter::{DeadLetter, DeadLetterSink},
     pipeline::{Backoff, CircuitBreaker},
 };
 use semel_core::{Cached, WorkError};
-use semel_source_nats::NatsSource;
 use serde::Deserialize;
 use tokio::time::sleep;
 
 use super::{
-    LEASE, MAX_ATTEMPTS, broker,
+    LEASE, MAX_ATTEMPTS,
+    broker::{Addresses, patiently},
     evidence::{Line, Step},
 };
 use crate::process::die_with_parent;
@@ -22,9 +24,8 @@ use crate::process::die_with_parent;
 /// The arguments of a process that consumes events.
 #[derive(Args, Clone, Debug)]
 pub struct ConsumerJob {
-    /// The server.
-    #[arg(long)]
-    url: String,
+    #[command(flatten)]
+    servers: Addresses,
     /// The number of this process.
     #[arg(long)]
     process: u32,
@@ -56,11 +57,12 @@ async fn consume(job: &ConsumerJob) -> Result<()> {
         process: job.process,
     });
     // The server may be killed while this process starts.
-    let (source, store, letters) = broker::patiently(async || {
-        let source = NatsSource::connect(&broker::source_url(&job.url)).await?;
-        Ok((source, broker::store(&job.url).await?, broker::dead_letters(&job.url).await?))
+    let broker = job.servers.broker();
+    let (source, store, letters) = patiently(async || {
+        Ok((broker.source().await?, job.servers.store().await?, broker.dead_letters().await?))
     })
     .await?;
+    let letters = NotedDeadLetters { sink: letters, ledger: ledger.clone() };
     let consumer = Consumer::builder(source)
         .name("chaos")
         .store(Cached::new(store, 10_000))?
@@ -106,7 +108,32 @@ async fn handle(ledger: &Ledger, id: String, attempt: u32) -> Result<String, Wor
     }
 }
 
+/// Dead letters that are noted in the ledger once they are published.
+#[derive(Debug)]
+struct NotedDeadLetters<S> {
+    sink: S,
+    ledger: Arc<Ledger>,
+}
+
+#[async_trait]
+impl<S: DeadLetterSink> DeadLetterSink for NotedDeadLetters<S> {
+    async fn publish(&self, letter: &DeadLetter) -> semel_core::Result<()> {
+        self.sink.publish(letter).await?;
+        self.ledger.write(Step::DeadLettered, letter.event_id.as_deref().unwrap_or("?"));
+        Ok(())
+    }
+
+    async fn check(&self) -> semel_core::Result<()> {
+        self.sink.check().await
+    }
+
+    fn name(&self) -> String {
+        self.sink.name()
+    }
+}
+
 /// A file that all processes append to. What was written survives the process.
+#[derive(Debug)]
 struct Ledger {
     file: File,
     process: u32,
@@ -114,7 +141,7 @@ struct Ledger {
 
 impl Ledger {
     fn write(&self, step: Step, id: &str) {
-        let line = Line { step, process: self.process, id: id.to_owned() }.to_string();
+        let line = Line::Event { step, process: self.process, id: id.to_owned() }.to_string();
         // One call, so that lines of several processes do not mix.
         (&self.file).write_all(line.as_bytes()).expect("the ledger can be written");
     }
