@@ -12,6 +12,7 @@ use rdkafka::{
     types::RDKafkaErrorCode,
 };
 use semel_core::{Error, Result};
+use tokio::time::{Instant, sleep};
 
 use crate::{
     client::{Cluster, Reports, is_silence},
@@ -24,6 +25,9 @@ pub(crate) const REQUEST: Duration = Duration::from_secs(10);
 
 /// How long the settings of topics may take. They are not needed to consume.
 const DESCRIBE: Duration = Duration::from_secs(5);
+
+/// The pause between two looks for a topic that was created.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Events of the driver that are looked at for the reason of a failed request.
 const EVENTS: usize = 100;
@@ -114,7 +118,7 @@ pub(crate) async fn find(cluster: &Cluster, topic: &str) -> Result<()> {
     .await
 }
 
-/// Creates a topic. An existing one is left as it is.
+/// Creates a topic, and returns when the brokers know it. An existing one is left as it is.
 pub(crate) async fn create(
     cluster: &Cluster,
     name: &str,
@@ -129,11 +133,26 @@ pub(crate) async fn create(
     let subject = format!("topic {name}");
     let created = created.map_err(|error| admin.reports.explain(&subject, &error))?;
     match created.into_iter().next() {
-        None | Some(Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists))) => Ok(()),
+        None | Some(Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists))) => {
+            until_known(cluster, name).await
+        }
         Some(Err((_, RDKafkaErrorCode::InvalidReplicationFactor))) => Err(Error::invalid(format!(
             "kafka: {subject} cannot have so many replicas; set ?replicas= to at most the number of brokers"
         ))),
         Some(Err((_, code))) => Err(error::of_code(&subject, code)),
+    }
+}
+
+/// The controller confirms a new topic before the brokers know it.
+async fn until_known(cluster: &Cluster, topic: &str) -> Result<()> {
+    let created_at = Instant::now();
+    loop {
+        match find(cluster, topic).await {
+            Err(error) if error::is_missing(&error) && created_at.elapsed() < REQUEST => {
+                sleep(LOOK).await;
+            }
+            found => return found,
+        }
     }
 }
 
