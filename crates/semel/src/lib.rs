@@ -118,3 +118,8 @@ struct InboxGuide;
 #[cfg(all(doctest, feature = "nats", feature = "source-nats", feature = "inbox-deadpool"))]
 #[doc = include_str!("../../../docs/guides/consume-nats.md")]
 struct ConsumeNatsGuide;
+
+/// The examples of the guide to Kafka compile.
+#[cfg(all(doctest, feature = "nats", feature = "source-kafka", feature = "inbox-deadpool"))]
+#[doc = include_str!("../../../docs/guides/consume-kafka.md")]
+struct ConsumeKafkaGuide;
