@@ -54,6 +54,10 @@ Examples:
     semel worker --source nats://127.0.0.1:4222/ORDERS/billing --handler http://127.0.0.1:3000/events \\
       --dead-letter file:dead-letters
 
+  Events of a Kafka topic, with a build that has every broker (--features full):
+    semel worker --source 'kafka://127.0.0.1:9092/orders?group=billing' --handler http://127.0.0.1:3000/events \\
+      --dead-letter 'kafka://127.0.0.1:9092/dead-letters?create=true'
+
   Several workers that share a store:
     semel worker --source nats://nats:4222/ORDERS/billing --handler http://billing/events \\
       --store postgres://app@db/app --namespace shop --dead-letter postgres://app@db/app --admin 127.0.0.1:9090

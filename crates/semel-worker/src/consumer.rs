@@ -54,18 +54,20 @@ fn with_settings(builder: ConsumerBuilder, config: &WorkerConfig) -> ConsumerBui
         Some(name) => builder.name(name),
         None => builder,
     };
-    let builder = match config.max_in_flight {
-        Some(max_in_flight) => builder.max_in_flight(max_in_flight),
-        None => builder,
-    };
+    let builder = builder.max_in_flight(max_in_flight(config.concurrency, config.max_in_flight));
     match config.allow_short_retention {
         true => builder.allow_short_retention(),
         false => builder,
     }
 }
 
+/// The most messages that are received and not settled.
+pub(crate) fn max_in_flight(concurrency: usize, set: Option<usize>) -> usize {
+    set.unwrap_or_else(|| concurrency.saturating_mul(Consumer::IN_FLIGHT_PER_HANDLER))
+}
+
 /// Adds to an error of the library the settings that its fix is about.
-fn in_own_words(error: &semel::Error) -> anyhow::Error {
+pub(crate) fn in_own_words(error: &semel::Error) -> anyhow::Error {
     let text = error.to_string();
     let what = text.strip_prefix("consumer: ").unwrap_or(&text);
     match what.contains("retention") {

@@ -1,54 +1,76 @@
-//! Opens sources, dead letters and publishers by URL. A new broker is added here and in the list of schemes of
-//! `semel-service`.
+//! Opens sources, dead letters and publishers by URL, or only looks at them. `broker.rs` has the brokers.
 
+mod broker;
+#[cfg(feature = "kafka")]
+mod kafka;
+#[cfg(feature = "nats")]
+mod nats;
 mod postgres;
 mod shared;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    io::ErrorKind,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use anyhow::{Result, anyhow};
-use semel::Redacted;
-use semel_consumer::dead_letter::{DeadLetter, DeadLetterQueue, FileDeadLetters, MessagePublisher};
+use semel::{Finding, Redacted};
+use semel_consumer::{
+    ConsumerPlan, ExaminedSource,
+    dead_letter::{DeadLetter, DeadLetterQueue, FileDeadLetters, MessagePublisher},
+};
 use semel_service::settings::{DeadLetterTarget, WorkerConfig};
-#[cfg(feature = "nats")]
-use semel_source_nats::{NatsDeadLetters, NatsPublisher, NatsSource};
 
+use self::broker::{Broker, broker_of};
 pub use self::shared::{SharedSink, SharedSource};
 
 const SOURCE: &str = "--source";
 const DEAD_LETTER: &str = "--dead-letter";
 const TO: &str = "--to";
 
-/// Whether a table or a stream of dead letters may be created.
+/// Whether a table, a stream or a topic of dead letters may be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tables {
-    /// It is created if it does not exist; a stream only if its URL says so.
+    /// It is created if it does not exist; a stream or a topic only if its URL says so.
     Create,
+    /// A stream or a topic is created if its URL says so. A table has to exist.
+    Requested,
     /// It has to exist.
     Existing,
 }
 
-/// The kind of server that a URL names.
-enum Scheme {
-    File,
+/// Where dead letters are.
+enum Sink {
+    Folder,
     Postgres,
-    Nats,
+    Broker(&'static dyn Broker),
 }
 
-fn scheme(url: &str) -> Result<Scheme> {
-    match url.split_once(':').map(|(scheme, _)| scheme) {
-        Some("file") => Ok(Scheme::File),
-        Some("postgres" | "postgresql") => Ok(Scheme::Postgres),
-        Some("nats" | "nats+tls") => Ok(Scheme::Nats),
-        Some(_) | None => Err(anyhow!("the URL has no known scheme")),
+impl Sink {
+    fn of(url: &str) -> Result<Self> {
+        match url.split_once(':').map(|(scheme, _)| scheme) {
+            Some("file") => Ok(Self::Folder),
+            Some("postgres" | "postgresql") => Ok(Self::Postgres),
+            Some(_) | None => broker_of(url).map(Self::Broker),
+        }
     }
 }
 
 /// Checks the URLs of the settings, as far as that is possible without a connection. Returns all problems.
 #[must_use]
 pub fn check_urls(config: &WorkerConfig) -> Vec<String> {
-    let source = config.source.as_ref().map(|url| (check_source(url.expose()), SOURCE));
-    let sink = match &config.dead_letters {
+    check_each(config.source.as_ref(), config.dead_letters.as_ref())
+}
+
+/// The problems of the URLs of a source and of dead letters.
+#[must_use]
+pub fn check_each(
+    source: Option<&Redacted<String>>,
+    dead_letters: Option<&DeadLetterTarget>,
+) -> Vec<String> {
+    let source = source.map(|url| (check_source(url.expose()), SOURCE));
+    let sink = match dead_letters {
         Some(DeadLetterTarget::Url(url)) => Some((check_dead_letters(url.expose()), DEAD_LETTER)),
         Some(DeadLetterTarget::Drop) | None => None,
     };
@@ -57,23 +79,14 @@ pub fn check_urls(config: &WorkerConfig) -> Vec<String> {
 }
 
 fn check_source(url: &str) -> Result<()> {
-    match scheme(url)? {
-        #[cfg(feature = "nats")]
-        Scheme::Nats => Ok(NatsSource::builder(url).validate()?),
-        #[cfg(not(feature = "nats"))]
-        Scheme::Nats => Err(not_built(SOURCE)),
-        Scheme::File | Scheme::Postgres => Err(no_source()),
-    }
+    broker_of(url)?.check_source(url)
 }
 
 fn check_dead_letters(url: &str) -> Result<()> {
-    match scheme(url)? {
-        Scheme::File => folder(url).map(drop),
-        Scheme::Postgres => postgres::check(url),
-        #[cfg(feature = "nats")]
-        Scheme::Nats => Ok(NatsDeadLetters::builder(url).validate()?),
-        #[cfg(not(feature = "nats"))]
-        Scheme::Nats => Err(not_built(DEAD_LETTER)),
+    match Sink::of(url)? {
+        Sink::Folder => folder(url).map(drop),
+        Sink::Postgres => postgres::check(url),
+        Sink::Broker(broker) => broker.check_dead_letters(url),
     }
 }
 
@@ -83,16 +96,9 @@ fn check_dead_letters(url: &str) -> Result<()> {
 ///
 /// Why it cannot be opened, with the setting to look at.
 pub async fn source(url: &Redacted<String>) -> Result<SharedSource> {
-    match scheme(url.expose()).map_err(|error| named(error, SOURCE))? {
-        #[cfg(feature = "nats")]
-        Scheme::Nats => {
-            let opened = NatsSource::connect(url.expose()).await;
-            Ok(SharedSource(Arc::new(opened.map_err(|error| named(error, SOURCE))?)))
-        }
-        #[cfg(not(feature = "nats"))]
-        Scheme::Nats => Err(not_built(SOURCE)),
-        Scheme::File | Scheme::Postgres => Err(named(no_source(), SOURCE)),
-    }
+    let url = url.expose();
+    let opened = async { broker_of(url)?.source(url).await }.await;
+    opened.map(SharedSource).map_err(|error| named(&error, SOURCE))
 }
 
 /// Opens dead letters, to write and to read them.
@@ -104,17 +110,15 @@ pub async fn dead_letters(
     url: &Redacted<String>,
     tables: Tables,
 ) -> Result<Arc<dyn DeadLetterQueue>> {
-    let text = url.expose();
-    let opened: Result<Arc<dyn DeadLetterQueue>> =
-        match scheme(text).map_err(|error| named(error, DEAD_LETTER))? {
-            Scheme::File => open_folder(text).await,
-            Scheme::Postgres => postgres::open(text, tables).await,
-            #[cfg(feature = "nats")]
-            Scheme::Nats => open_stream(text, tables).await,
-            #[cfg(not(feature = "nats"))]
-            Scheme::Nats => return Err(not_built(DEAD_LETTER)),
-        };
-    opened.map_err(|error| named(error, DEAD_LETTER))
+    let url = url.expose();
+    let opened = async {
+        match Sink::of(url)? {
+            Sink::Folder => open_folder(url).await,
+            Sink::Postgres => postgres::open(url, tables).await,
+            Sink::Broker(broker) => broker.dead_letters(url, tables).await,
+        }
+    };
+    opened.await.map_err(|error| named(&error, DEAD_LETTER))
 }
 
 /// Connects to a broker, to publish messages again.
@@ -123,30 +127,46 @@ pub async fn dead_letters(
 ///
 /// Why it cannot be reached, with the setting to look at.
 pub async fn publisher(url: &Redacted<String>) -> Result<Arc<dyn MessagePublisher>> {
-    match scheme(url.expose()).map_err(|error| named(error, TO))? {
-        #[cfg(feature = "nats")]
-        Scheme::Nats => {
-            let opened = NatsPublisher::connect(url.expose()).await;
-            Ok(Arc::new(opened.map_err(|error| named(error, TO))?))
+    let url = url.expose();
+    let opened = async { broker_of(url)?.publisher(url).await }.await;
+    opened.map_err(|error| named(&error, TO))
+}
+
+/// Looks at a source, without receiving from it.
+pub(crate) async fn examine_source(url: &str, plan: &ConsumerPlan) -> Result<ExaminedSource> {
+    broker_of(url)?.examine_source(url, plan).await
+}
+
+/// Looks at dead letters. Creates nothing.
+pub(crate) async fn examine_dead_letters(url: &str) -> Result<Vec<Finding>> {
+    match Sink::of(url)? {
+        // Opening a folder would remove what its worker has begun to write.
+        Sink::Folder => Ok(vec![examine_folder(&folder(url)?)]),
+        Sink::Postgres => {
+            let letters = postgres::open(url, Tables::Existing).await?;
+            letters.check().await?;
+            Ok(vec![Finding::good(format!("{} is reachable", letters.name()))])
         }
-        #[cfg(not(feature = "nats"))]
-        Scheme::Nats => Err(not_built(TO)),
-        Scheme::File | Scheme::Postgres => Err(named(no_source(), TO)),
+        Sink::Broker(broker) => broker.examine_dead_letters(url).await,
+    }
+}
+
+fn examine_folder(folder: &Path) -> Finding {
+    let shown = folder.display();
+    match folder.metadata() {
+        Ok(found) if found.is_dir() => Finding::good(format!("{shown} is a folder")),
+        Ok(_) => Finding::bad(format!("{shown} is no folder"), "name another folder"),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            Finding::good(format!("{shown} does not exist yet; the first start makes it"))
+        }
+        Err(error) => {
+            Finding::bad(format!("cannot read {shown}: {error}"), "allow this user to read it")
+        }
     }
 }
 
 async fn open_folder(url: &str) -> Result<Arc<dyn DeadLetterQueue>> {
     Ok(Arc::new(FileDeadLetters::open(folder(url)?).await?))
-}
-
-#[cfg(feature = "nats")]
-async fn open_stream(url: &str, tables: Tables) -> Result<Arc<dyn DeadLetterQueue>> {
-    let letters = NatsDeadLetters::builder(url);
-    let letters = match tables {
-        Tables::Create => letters,
-        Tables::Existing => letters.create(false),
-    };
-    Ok(Arc::new(letters.connect().await?))
 }
 
 /// Removes a letter without publishing its message, and logs the reason as a redrive does. False if the letter has
@@ -184,15 +204,6 @@ pub fn folder(url: &str) -> Result<PathBuf> {
     folder.ok_or_else(|| anyhow!("names no folder; write file:FOLDER"))
 }
 
-fn no_source() -> anyhow::Error {
-    anyhow!("names no broker; write nats://HOST:PORT/STREAM/CONSUMER")
-}
-
-fn named(error: impl std::fmt::Display, setting: &str) -> anyhow::Error {
+fn named(error: &anyhow::Error, setting: &str) -> anyhow::Error {
     anyhow!("{error} ({setting})")
-}
-
-#[cfg(not(feature = "nats"))]
-fn not_built(setting: &str) -> anyhow::Error {
-    anyhow!("NATS is not in this build ({setting})")
 }

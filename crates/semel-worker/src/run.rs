@@ -99,7 +99,7 @@ async fn sink(config: &WorkerConfig) -> Result<Option<SharedSink>> {
     match &config.dead_letters {
         Some(DeadLetterTarget::Url(url)) => {
             let tables =
-                if config.store_options.migrate { Tables::Create } else { Tables::Existing };
+                if config.store_options.migrate { Tables::Create } else { Tables::Requested };
             let letters = open::dead_letters(url, tables).await?;
             Ok(Some(SharedSink(letters)))
         }

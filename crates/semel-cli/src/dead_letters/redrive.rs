@@ -51,7 +51,8 @@ impl RedriveCommand {
         let reason = checked_reason(&self.reason)?;
         let Some(to) = &config.to else {
             bail!(UsageError(
-                "no broker to publish to; name the source of the worker with --to nats://HOST:PORT/STREAM/CONSUMER"
+                "no broker to publish to; name the source of the worker with --to nats://HOST:PORT/STREAM/CONSUMER \
+                 or --to kafka://HOST:PORT/TOPIC"
                     .to_owned()
             ));
         };

@@ -61,8 +61,8 @@ pub use self::{
     summary::summary,
     value::{AdminToken, CountValue, DurationValue, HandlerUrl, KeptHeader, LogFormat, LogLevel},
     worker::{
-        DeadLetterFlags, DeadLetterTarget, DeadLettersConfig, WorkerConfig, WorkerFlags,
-        load_dead_letters, load_worker,
+        DeadLetterFlags, DeadLetterTarget, DeadLettersConfig, DoctorConfig, DoctorFlags,
+        EventsConfig, WorkerConfig, WorkerFlags, load_dead_letters, load_doctor, load_worker,
     },
 };
 
@@ -144,8 +144,12 @@ struct LoadedSettings {
 
 impl LoadedSettings {
     fn config(&self) -> Result<GatewayConfig, BadSettings> {
+        self.builder().build()
+    }
+
+    fn builder(&self) -> ConfigBuilder<'_> {
         let ParsedFile { settings, origins, problems } = &self.read;
-        ConfigBuilder::new(settings, origins, problems.clone(), self.context.clone()).build()
+        ConfigBuilder::new(settings, origins, problems.clone(), self.context.clone())
     }
 }
 

@@ -133,12 +133,17 @@ pub struct StoreConfig {
 impl ConfigBuilder<'_> {
     /// The configuration of the store alone, for operator commands.
     pub(super) fn build_store(mut self) -> Result<StoreConfig, BadSettings> {
+        let config = self.store_alone();
+        BadSettings::unless_empty(self.problems, config)
+    }
+
+    /// The store of an operator command.
+    pub(super) fn store_alone(&mut self) -> StoreConfig {
         let url = self.store().unwrap_or_else(default_url);
         let namespace = self.settings.store.namespace.is_some().then(|| self.namespace(None));
         let is_named = self.settings.store.store.is_some();
         let options = self.store_options(Some(&url));
-        let config = StoreConfig { url, is_named, options, namespace };
-        BadSettings::unless_empty(self.problems, config)
+        StoreConfig { url, is_named, options, namespace }
     }
 
     pub(super) fn store(&mut self) -> Option<StoreUrl> {

@@ -7,6 +7,8 @@ mod command;
 mod gateway;
 mod http1;
 mod jetstream;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod process;
 mod received_request;
 mod scripted_reply;
@@ -23,13 +25,16 @@ pub(crate) use self::{
     client_response::ClientResponse,
     command::{CommandOutput, KillOnDrop, closed_pipe, command, run, run_command},
     gateway::{GatewayProcess, Setup},
-    jetstream::{JetStream, cloud_event},
+    jetstream::{JetStream, cloud_event, unique},
     received_request::ReceivedRequest,
     scripted_reply::ScriptedReply,
     test_request::{HOST, TestRequest},
     test_upstream::{Reserved, TestUpstream, accept},
     worker::WorkerSetup,
 };
+
+#[cfg(feature = "kafka")]
+pub(crate) use self::kafka::KafkaTopic;
 
 /// No wait takes this long, even on a slow machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);

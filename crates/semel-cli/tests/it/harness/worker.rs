@@ -29,8 +29,13 @@ pub(crate) struct WorkerSetup {
 impl WorkerSetup {
     /// A worker from this stream to this handler, with a store and dead letters in its folder.
     pub(crate) fn new(stream: &JetStream, handler: &TestUpstream) -> Self {
+        Self::from(&stream.url(), handler)
+    }
+
+    /// The same from the source with this URL.
+    pub(crate) fn from(source: &str, handler: &TestUpstream) -> Self {
         Self::bare()
-            .flag("--source", &stream.url())
+            .flag("--source", source)
             .flag("--handler", &format!("http://{}/events", handler.address))
             .flag("--dead-letter", "file:dead-letters")
             .flag("--store", "file:data")

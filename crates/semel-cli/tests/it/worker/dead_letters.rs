@@ -128,7 +128,7 @@ async fn a_wrong_command_is_reported_with_the_fix() {
         let absent = setup.clone().flag("--dead-letter", &absent).dead_letters(&["list"]).await;
         absent.assert_stderr(&[1], &["there is no stream", "(--dead-letter)"]);
     }
-    let wrong = setup.clone().flag("--source", "kafka://a");
+    let wrong = setup.clone().flag("--source", "pulsar://a");
     let wrong = wrong.dead_letters(&["redrive", "x", "--reason", "y"]).await;
     wrong.assert_stderr(&[2], &["--to", "brokers"]);
     assert!(!wrong.stderr.contains("sources"), "{}", wrong.stderr);
@@ -165,10 +165,10 @@ async fn letters_can_be_in_a_stream_or_in_a_table() {
     let server = needed("SEMEL_TEST_POSTGRES_URL");
     let join = if server.contains('?') { '&' } else { '?' };
     let in_table = format!("{server}{join}table={table}");
-    for sink in [in_stream, in_table] {
+    for (sink, migrate) in [(in_stream, "false"), (in_table, "true")] {
         let (stream, (handler, repaired)) = (JetStream::new().await, broken().await);
         let setup = shared(&stream, &handler).flag("--dead-letter", &sink);
-        let worker = setup.clone().variable("SEMEL_MIGRATE", "true").start().await;
+        let worker = setup.clone().variable("SEMEL_MIGRATE", migrate).start().await;
         stream.publish("order-1").await;
         stream.until_settled().await;
         let [letter] = &setup.listed().await[..] else { panic!("one letter in {sink}") };

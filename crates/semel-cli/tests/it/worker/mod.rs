@@ -6,5 +6,7 @@ mod dead_letters;
 mod demo;
 mod events;
 mod guide;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod operation;
 mod start;

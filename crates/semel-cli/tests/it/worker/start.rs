@@ -25,7 +25,7 @@ async fn a_wrong_setting_is_named_with_its_place_and_the_fix() {
     for (flag, value, words) in [
         (
             "--source",
-            "kafka://a:1/t",
+            "pulsar://a:1/t",
             &["--source", "no known scheme", "nats://HOST:PORT/STREAM/CONSUMER"][..],
         ),
         ("--source", "nast://a/b/c", &["--source", "did you mean nats:?"]),
@@ -60,6 +60,20 @@ async fn a_wrong_setting_is_named_with_its_place_and_the_fix() {
         ended.assert_stderr(&[2], words);
         assert!(!ended.stderr.contains("canary"), "{flag}: {}", ended.stderr);
     }
+}
+
+#[cfg(not(feature = "kafka"))]
+#[tokio::test]
+async fn a_broker_that_is_not_in_this_build_is_named_with_the_feature() {
+    let words = ["Kafka is not in this build", "--features full"];
+    for flag in ["--source", "--dead-letter"] {
+        let ended = offline().flag(flag, "kafka://u:canary@a/t?group=g").run().await;
+        ended.assert_stderr(&[2], &[&words[..], &[flag]].concat());
+        assert!(!ended.stderr.contains("canary"), "{}", ended.stderr);
+    }
+    let setup = offline().without("--store");
+    let ended = setup.flag("--dead-letter", "kafka://a/t").dead_letters(&["list"]).await;
+    ended.assert_stderr(&[1], &words);
 }
 
 #[tokio::test]

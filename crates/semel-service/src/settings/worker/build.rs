@@ -6,15 +6,14 @@ use http::StatusCode;
 use semel::{Policy, Redacted};
 
 use super::{
-    config::{DeadLetterTarget, DeadLettersConfig, WorkerConfig},
+    config::{DeadLetterTarget, DeadLettersConfig, DoctorConfig, EventsConfig, WorkerConfig},
     fields::WorkerFields,
 };
 use crate::settings::{
-    BadSettings, GatewayConfig, LogLevel, LogSettings, StoreConfig,
+    BadSettings, GatewayConfig, LogLevel, LogSettings,
     build::ConfigBuilder,
     field_names::{closest_name, fields_of},
     origin::SettingOrigin,
-    store::default_url,
     value::{HandlerUrl, RetentionValue, Secret, UnknownTypeChoice},
 };
 
@@ -22,20 +21,22 @@ use crate::settings::{
 struct KnownUrls {
     what: &'static str,
     /// As they are written.
-    schemes: &'static [&'static str],
+    schemes: &'static [&'static [&'static str]],
     example: &'static str,
 }
 
+/// The schemes of all brokers. `semel-worker` says which of them are not in this build.
+const BROKER_SCHEMES: &[&str] = &["nats", "nats+tls", "kafka", "kafka+tls"];
 const SOURCES: KnownUrls = KnownUrls {
-    what: "sources of this build",
-    schemes: &["nats", "nats+tls"],
-    example: "nats://HOST:PORT/STREAM/CONSUMER",
+    what: "sources",
+    schemes: &[BROKER_SCHEMES],
+    example: "nats://HOST:PORT/STREAM/CONSUMER or kafka://HOST:PORT/TOPIC?group=GROUP",
 };
 const BROKERS: KnownUrls =
-    KnownUrls { what: "brokers of this build", example: "nats://HOST:PORT", ..SOURCES };
+    KnownUrls { what: "brokers", example: "nats://HOST:PORT or kafka://HOST:PORT", ..SOURCES };
 const SINKS: KnownUrls = KnownUrls {
-    what: "dead-letter sinks of this build",
-    schemes: &["file", "postgres", "postgresql", "nats", "nats+tls"],
+    what: "dead-letter sinks",
+    schemes: &[&["file", "postgres", "postgresql"], BROKER_SCHEMES],
     example: "file:FOLDER",
 };
 /// The word for no sink.
@@ -106,14 +107,39 @@ impl ConfigBuilder<'_> {
         };
         let to = self.settings.worker.source.as_ref();
         let to = to.and_then(|url| self.url_with_scheme("worker.source", url, &BROKERS));
-        let url = self.store().unwrap_or_else(default_url);
-        let namespace = self.settings.store.namespace.is_some().then(|| self.namespace(None));
-        let is_named = self.settings.store.store.is_some();
-        let options = self.store_options(Some(&url));
-        let store = StoreConfig { url, is_named, options, namespace };
+        let store = self.store_alone();
         let dead_letters = dead_letters.unwrap_or_else(|| Redacted::new(String::new()));
         let config = DeadLettersConfig { dead_letters, to, store };
         BadSettings::unless_empty(self.problems, config)
+    }
+
+    /// The configuration of `semel doctor`, or all problems. Settings of a worker count only if they name a source or
+    /// dead letters.
+    pub(super) fn build_doctor(mut self) -> Result<DoctorConfig, BadSettings> {
+        let worker = &self.settings.worker;
+        let is_named = worker.source.is_some() || worker.dead_letter.is_some();
+        let events = is_named.then(|| self.events());
+        let store = self.store_alone();
+        BadSettings::unless_empty(self.problems, DoctorConfig { store, events })
+    }
+
+    fn events(&mut self) -> EventsConfig {
+        let worker = &self.settings.worker;
+        let source = worker.source.as_ref();
+        let source = source.and_then(|url| self.url_with_scheme("worker.source", url, &SOURCES));
+        let dead_letters = worker.dead_letter.as_ref().and_then(|_| self.dead_letters(""));
+        let lease = worker.lease.map_or(Policy::LEASE, |it| it.0);
+        self.check_worker_policy(Policy::MAX_RUN.max(lease));
+        EventsConfig {
+            source,
+            dead_letters,
+            retention: worker.retention.unwrap_or(RetentionValue::Auto).retention(),
+            allow_short_retention: worker.allow_short_retention.unwrap_or_default(),
+            concurrency: self.concurrency(),
+            max_in_flight: self.max_in_flight(),
+            max_attempts: worker.max_attempts.map_or(Policy::EVENT_ATTEMPTS, |it| it.0.get()),
+            lease,
+        }
     }
 
     /// Refuses settings that the demo has itself, and settings that would change its result.
@@ -170,11 +196,12 @@ impl ConfigBuilder<'_> {
     ) -> Option<Redacted<String>> {
         let KnownUrls { what, schemes, example } = known;
         let scheme = url.0.split_once(':').map_or("", |(scheme, _)| scheme);
+        let schemes = schemes.concat();
         if schemes.contains(&scheme) {
             return Some(Redacted::new(url.0.clone()));
         }
         let known = schemes.join(": ");
-        let near = closest_name(scheme, schemes.iter().copied());
+        let near = closest_name(scheme, schemes);
         let near = near.map_or_else(String::new, |it| format!(" (did you mean {it}:?)"));
         let problem = format!(
             "begins with no known scheme{near}; write it like {example} ({what}: {known}:)"
@@ -224,8 +251,9 @@ fn permanent_statuses(worker: &WorkerFields) -> Vec<StatusCode> {
 }
 
 const NO_SOURCE: &str = "\
-no source: name the stream and the consumer that messages are read from
+no source: name what messages are read from, such as a stream and its consumer, or a topic and a group
   --source nats://127.0.0.1:4222/ORDERS/billing
+  --source 'kafka://127.0.0.1:9092/orders?group=billing'
 or set SEMEL_SOURCE, or source = \"nats://…\" in [worker] of semel.toml; or try `semel worker --demo`";
 
 const NO_HANDLER: &str = "\
@@ -238,6 +266,7 @@ no dead letters: name those of the worker, as its setting does. One of
   --dead-letter file:FOLDER
   --dead-letter postgres://USER@HOST/DATABASE[?table=NAME]
   --dead-letter nats://HOST:PORT/STREAM[?subject=SUBJECT]
+  --dead-letter kafka://HOST:PORT/TOPIC
 or set SEMEL_DEAD_LETTER, or dead_letter = \"…\" in [worker] of semel.toml";
 
 const NO_DEAD_LETTER: &str = "\
@@ -245,5 +274,6 @@ no dead-letter sink: messages that cannot be processed have to go somewhere. Add
   --dead-letter file:dead-letters          a folder on this machine
   --dead-letter postgres://app@db/app      a table
   --dead-letter nats://HOST:PORT/STREAM    a NATS JetStream stream
+  --dead-letter kafka://HOST:PORT/TOPIC    a Kafka topic
   --dead-letter drop                       no copy is kept: such messages are lost
 or set SEMEL_DEAD_LETTER, or dead_letter = \"…\" in [worker] of semel.toml";

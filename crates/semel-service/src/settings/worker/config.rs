@@ -100,6 +100,36 @@ pub enum DeadLetterTarget {
     Url(Redacted<String>),
 }
 
+/// The part of a worker's settings that is compared with those of its brokers.
+#[derive(Debug)]
+pub struct EventsConfig {
+    /// The URL of the source; `None` if only dead letters are named.
+    pub source: Option<Redacted<String>>,
+    /// Where messages go that will not be processed; `None` if the settings do not say it.
+    pub dead_letters: Option<DeadLetterTarget>,
+    /// How long outcomes are kept.
+    pub retention: Retention,
+    /// Whether the retention may be shorter than the source's redelivery window.
+    pub allow_short_retention: bool,
+    /// Requests to the handler at the same time.
+    pub concurrency: usize,
+    /// Messages that are received and not settled; `None`: twice the concurrency.
+    pub max_in_flight: Option<usize>,
+    /// Attempts before an event becomes a dead letter.
+    pub max_attempts: u32,
+    /// How long a lease lasts.
+    pub lease: Duration,
+}
+
+/// What `semel doctor` runs with.
+#[derive(Debug)]
+pub struct DoctorConfig {
+    /// The store that is examined.
+    pub store: StoreConfig,
+    /// The source and the dead letters that are examined; `None` if the settings name neither.
+    pub events: Option<EventsConfig>,
+}
+
 /// What `semel dead-letters` runs with.
 #[derive(Debug)]
 pub struct DeadLettersConfig {

@@ -48,7 +48,7 @@ pub struct WorkerFlags {
 #[serde(deny_unknown_fields)]
 #[command(next_help_heading = "Worker")]
 pub(crate) struct WorkerFields {
-    /// Where messages come from: nats://HOST:PORT/STREAM/CONSUMER
+    /// Where messages come from: nats://HOST:PORT/STREAM/CONSUMER | kafka://HOST:PORT/TOPIC?group=GROUP
     #[arg(
         long,
         id = "worker.source",
@@ -67,7 +67,7 @@ pub(crate) struct WorkerFields {
         hide_env_values = true
     )]
     pub(crate) handler: Option<Secret>,
-    /// Where messages go that will not be processed: file:FOLDER | postgres://… | nats://… | drop
+    /// Where messages go that will not be processed: file:FOLDER | postgres://… | nats://… | kafka://… | drop
     #[arg(
         long,
         id = "worker.dead_letter",
@@ -78,7 +78,7 @@ pub(crate) struct WorkerFields {
     )]
     pub(crate) dead_letter: Option<Secret>,
     /// Name of this consumer, part of every key: two consumers with different names both get an event [default: the
-    /// stream and the consumer of the source]
+    /// stream and the consumer of the source, or the topics and the group]
     #[arg(long, id = "worker.name", env = "SEMEL_NAME", value_name = "NAME")]
     pub(crate) name: Option<String>,
     /// Requests to the handler at the same time, up to 65536 [default: 64]
@@ -164,11 +164,17 @@ Where messages come from.
                          nats+tls:// with TLS, nats://H1:P,H2:P,H3:P/… for a cluster.
                          ?create=true makes the consumer if it does not exist;
                          ?filter=SUBJECT, ?ack-wait=30s and ?ordering-key=subject
+  kafka://HOST:PORT/TOPIC[,TOPIC]?group=GROUP
+                         a consumer group of Apache Kafka (a build with --features full);
+                         kafka+tls:// with TLS, kafka://H1:P,H2:P/… for a cluster,
+                         USER:PASSWORD@ and ?sasl.mechanism=SCRAM-SHA-512 for a login;
+                         ?offset-reset=latest, ?ordering-key=header:NAME, ?window=5000
 
 Set a URL with a password in SEMEL_SOURCE: other users of the machine see flags.
 
 Example:
-  --source nats://127.0.0.1:4222/ORDERS/billing";
+  --source nats://127.0.0.1:4222/ORDERS/billing
+  --source 'kafka://127.0.0.1:9092/orders?group=billing'";
 
 const DEAD_LETTER: &str = "\
 Where messages go that will not be processed, with the reason. `semel dead-letters` lists them and sends them again.
@@ -178,6 +184,8 @@ Where messages go that will not be processed, with the reason. `semel dead-lette
                          a table
   nats://HOST:PORT/STREAM[?subject=SUBJECT&create=true]
                          a NATS JetStream stream
+  kafka://HOST:PORT/TOPIC[?create=true&replicas=3]
+                         a Kafka topic (a build with --features full)
   drop                   no copy is kept: the message is logged, counted and lost
 
 Set a URL with a password in SEMEL_DEAD_LETTER: other users of the machine see flags.
@@ -200,11 +208,89 @@ pub struct DeadLetterFlags {
     config: Option<PathBuf>,
 }
 
+/// The flags of `semel doctor`.
+#[derive(Args, Debug)]
+// Only a long-running process needs these.
+#[command(mut_arg("cache", |it| it.hide(true)), mut_arg("migrate", |it| it.hide(true)))]
+pub struct DoctorFlags {
+    #[command(flatten)]
+    worker: DoctorFields,
+    #[command(flatten)]
+    store: StoreFields,
+    /// File with settings; only those of the store, and those of [worker] that are above, are used [default: semel.toml
+    /// if it exists]
+    #[arg(long, env = "SEMEL_CONFIG", value_name = "FILE", help_heading = "Store")]
+    config: Option<PathBuf>,
+}
+
+/// The settings of a worker that `semel doctor` compares with those of its brokers.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Worker")]
+pub(super) struct DoctorFields {
+    /// The source of the worker, to examine it, too
+    #[arg(
+        long,
+        id = "worker.source",
+        env = "SEMEL_SOURCE",
+        value_name = "URL",
+        hide_env_values = true,
+        long_help = SOURCE
+    )]
+    source: Option<Secret>,
+    /// The dead letters of the worker, to examine them, too
+    #[arg(
+        long,
+        id = "worker.dead_letter",
+        env = "SEMEL_DEAD_LETTER",
+        value_name = "URL",
+        hide_env_values = true,
+        long_help = DEAD_LETTER
+    )]
+    dead_letter: Option<Secret>,
+    /// As the worker has it [default: 64]
+    #[arg(long, id = "worker.concurrency", env = "SEMEL_CONCURRENCY", value_name = "COUNT")]
+    concurrency: Option<CountValue>,
+    /// As the worker has it [default: 5]
+    #[arg(long, id = "worker.max_attempts", env = "SEMEL_MAX_ATTEMPTS", value_name = "COUNT")]
+    max_attempts: Option<CountValue>,
+    /// As the worker has it [default: 30s]
+    #[arg(long, id = "worker.lease", env = "SEMEL_LEASE", value_name = "TIME")]
+    lease: Option<DurationValue>,
+    /// As the worker has it [default: auto]
+    #[arg(long, id = "worker.retention", env = "SEMEL_RETENTION", value_name = "TIME")]
+    retention: Option<RetentionValue>,
+    /// As the worker has it
+    #[arg(
+        long,
+        id = "worker.allow_short_retention",
+        env = "SEMEL_ALLOW_SHORT_RETENTION",
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_parser = BoolishValueParser::new()
+    )]
+    allow_short_retention: Option<bool>,
+}
+
+impl DoctorFields {
+    /// Replaces what the file says.
+    pub(super) fn set(self, worker: &mut WorkerFields) {
+        worker.source = self.source.or(worker.source.take());
+        worker.dead_letter = self.dead_letter.or(worker.dead_letter.take());
+        worker.concurrency = self.concurrency.or(worker.concurrency);
+        worker.max_attempts = self.max_attempts.or(worker.max_attempts);
+        worker.lease = self.lease.or(worker.lease);
+        worker.retention = self.retention.or(worker.retention);
+        worker.allow_short_retention = self.allow_short_retention.or(worker.allow_short_retention);
+    }
+}
+
 /// The sink that a command reads, and the broker to which it publishes.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Dead letters")]
 pub(super) struct DeadLetterFields {
-    /// Where the dead letters are: file:FOLDER | postgres://… | nats://…
+    /// Where the dead letters are: file:FOLDER | postgres://… | nats://… | kafka://…
     #[arg(
         long,
         id = "worker.dead_letter",

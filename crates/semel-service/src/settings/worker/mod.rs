@@ -1,4 +1,4 @@
-//! The settings of `semel worker` and `semel dead-letters`. The sections of store, admin listener and log are those of
+//! The settings of `semel worker`, `semel dead-letters` and `semel doctor`. The sections of store, admin listener and log are those of
 //! the gateway; the worker's own settings are in the section `[worker]`.
 
 mod build;
@@ -11,8 +11,8 @@ mod limits;
 use clap::{ArgMatches, Args, Command, FromArgMatches, parser::ValueSource};
 
 pub use self::{
-    config::{DeadLetterTarget, DeadLettersConfig, WorkerConfig},
-    fields::{DeadLetterFlags, WorkerFlags},
+    config::{DeadLetterTarget, DeadLettersConfig, DoctorConfig, EventsConfig, WorkerConfig},
+    fields::{DeadLetterFlags, DoctorFlags, WorkerFlags},
 };
 pub(super) use check::{has_gateway, worker_beside};
 pub(super) use fields::WorkerFields;
@@ -72,14 +72,45 @@ fn is_blank_variable(matches: &ArgMatches, id: &str) -> bool {
 ///
 /// Everything that is wrong with them.
 pub fn load_dead_letters(matches: &ArgMatches) -> Result<DeadLettersConfig, BadSettings> {
-    let (_, mut read) = super::from_file(matches.get_one("config"))?;
+    let command = DeadLetterFlags::augment_args(Command::new("semel"));
+    read_operator(matches, &command, |worker| {
+        let mut flags = fields::DeadLetterFields::default();
+        flags.update_from_arg_matches(matches)?;
+        flags.set(worker);
+        Ok(())
+    })?
+    .builder()
+    .build_dead_letters()
+}
+
+/// Reads the settings of a command that has [`DoctorFlags`].
+///
+/// # Errors
+///
+/// Everything that is wrong with them.
+pub fn load_doctor(matches: &ArgMatches) -> Result<DoctorConfig, BadSettings> {
+    let command = DoctorFlags::augment_args(Command::new("semel"));
+    read_operator(matches, &command, |worker| {
+        let mut flags = fields::DoctorFields::default();
+        flags.update_from_arg_matches(matches)?;
+        flags.set(worker);
+        Ok(())
+    })?
+    .builder()
+    .build_doctor()
+}
+
+/// Reads the settings of an operator command; `update` sets the fields of the worker that its flags and variables give.
+fn read_operator(
+    matches: &ArgMatches,
+    command: &Command,
+    update: impl FnOnce(&mut WorkerFields) -> Result<(), clap::Error>,
+) -> Result<LoadedSettings, BadSettings> {
+    let (file, mut read) = super::from_file(matches.get_one("config"))?;
     let updated = read.settings.store.update_from_arg_matches(matches);
+    let updated = updated.and_then(|()| update(&mut read.settings.worker));
     updated.expect("clap has checked every argument");
-    let mut flags = fields::DeadLetterFields::default();
-    flags.update_from_arg_matches(matches).expect("clap has checked every argument");
-    flags.set(&mut read.settings.worker);
-    read.origins.overlay(&DeadLetterFlags::augment_args(Command::new("semel")), matches);
+    read.origins.overlay(command, matches);
     let context = secrets_in_variables(&mut read.origins)?;
-    let ParsedFile { settings, origins, problems } = read;
-    ConfigBuilder::new(&settings, &origins, problems, context).build_dead_letters()
+    Ok(LoadedSettings { read, context, file })
 }
