@@ -57,7 +57,7 @@ enum SemelCommand {
     /// Creates or updates the tables of a PostgreSQL store.
     #[command(after_help = usage::MIGRATE)]
     Migrate(Box<migrate::MigrateCommand>),
-    /// Checks a store, and lists what was checked, what is wrong, and the fix.
+    /// Checks a store, and a worker's source and dead letters; lists what was checked, what is wrong, and the fix.
     #[command(after_help = usage::DOCTOR)]
     Doctor(Box<doctor::DoctorCommand>),
     /// Prints a new key that seals outcomes and labels.

@@ -198,9 +198,13 @@ Examples:
 Exit codes: 0 up to date, 1 failed and nothing was changed, 2 bad usage or bad settings";
 
 pub(crate) const DOCTOR: &str = "\
+With a source or dead letters, in the settings or as flags, they are examined for the worker with these settings. Nothing
+is received, created or changed, and the partitions of a Kafka group stay where they are.
+
 Examples:
   semel doctor --store postgres://app@db/app --namespace payments
   semel doctor --config /etc/semel.toml --json
+  semel doctor --store postgres://app@db/app --namespace shop --source nats://nats:4222/ORDERS/billing
 
 Exit codes: 0 no finding is BAD, 1 at least one is, 2 bad usage or bad settings";
 

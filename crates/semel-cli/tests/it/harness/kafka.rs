@@ -99,6 +99,15 @@ impl KafkaTopic {
         metadata.topics().iter().any(|it| it.name() == topic)
     }
 
+    /// The members of the group, and its state.
+    pub(crate) fn members(&self) -> (String, Vec<String>) {
+        let consumer: BaseConsumer = client(&self.brokers).create().unwrap();
+        let groups = consumer.fetch_group_list(Some(&self.group), PATIENCE).unwrap();
+        let Some(group) = groups.groups().first() else { return Default::default() };
+        let ids = group.members().iter().map(|member| member.id().to_owned()).collect();
+        (group.state().to_owned(), ids)
+    }
+
     /// The headers of the first record of a topic with one partition.
     pub(crate) async fn first_headers(&self, topic: &str) -> Vec<(String, String)> {
         let consumer: BaseConsumer = client(&self.brokers).set("group.id", "t").create().unwrap();

@@ -121,6 +121,24 @@ impl WorkerSetup {
         run_command(command).await
     }
 
+    /// Runs `semel doctor` with the settings of this worker.
+    pub(crate) async fn doctor(&self, words: &[&str]) -> CommandOutput {
+        let mut command = command(self.folder());
+        command.arg("doctor").args(words).envs(self.variables.iter().cloned());
+        let flags = self.flags.iter().filter(|(name, _)| name != "--handler");
+        for (name, value) in flags {
+            command.arg(name).arg(value);
+        }
+        run_command(command).await
+    }
+
+    /// The report of `semel doctor --json`.
+    pub(crate) async fn diagnosis(&self, code: i32) -> Value {
+        let ended = self.doctor(&["--json"]).await;
+        assert_eq!((ended.code, ended.stderr.as_str()), (Some(code), ""), "{ended:#?}");
+        serde_json::from_str(&ended.stdout).unwrap()
+    }
+
     /// The dead letters, the oldest first.
     pub(crate) async fn listed(&self) -> Vec<Value> {
         let listed = self.dead_letters(&["list", "--json"]).await;

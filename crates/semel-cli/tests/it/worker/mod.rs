@@ -4,6 +4,9 @@ mod bad_handlers;
 mod bad_messages;
 mod dead_letters;
 mod demo;
+mod doctor;
+#[cfg(feature = "kafka")]
+mod doctor_kafka;
 mod events;
 mod guide;
 #[cfg(feature = "kafka")]
