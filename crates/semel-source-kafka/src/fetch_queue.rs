@@ -145,7 +145,9 @@ impl FetchQueue {
         record.deliveries += 1;
         let deliveries = match record.first_delivery {
             FirstDelivery::Known => Some(record.deliveries),
-            FirstDelivery::Unknown => None,
+            // From the second delivery on a count is known that is at least this. Without one, attempts in transactions
+            // would have no limit.
+            FirstDelivery::Unknown => (record.deliveries > 1).then_some(record.deliveries),
         };
         if record.message.deliveries != deliveries {
             Arc::make_mut(&mut record.message).deliveries = deliveries;
@@ -157,15 +159,10 @@ impl FetchQueue {
     /// Waits until there is room for more records, for this long at most. True if there is.
     pub(crate) fn wait_for_room(&self, patience: Duration) -> bool {
         let mut state = self.state.lock();
-        if state.is_full() && !state.is_closed {
-            self.taken.wait_for(&mut state, patience);
-        }
+        // A receiver that takes one record leaves the queue full.
+        let waits = |state: &mut QueueState| state.is_full() && !state.is_closed;
+        self.taken.wait_while_for(&mut state, waits, patience);
         !state.is_full()
-    }
-
-    /// True if there are more records than wait for a receiver usually.
-    pub(crate) fn is_full(&self) -> bool {
-        self.state.lock().is_full()
     }
 
     /// Removes the records of partitions that were taken away.
@@ -304,6 +301,6 @@ mod tests {
         let (queue, _) = queue(0..1);
         assert!(queue.wait_for_room(Duration::ZERO));
         let (queue, _) = self::queue(0..1_000);
-        assert!(!queue.wait_for_room(Duration::ZERO) && queue.is_full());
+        assert!(!queue.wait_for_room(Duration::ZERO));
     }
 }

@@ -43,8 +43,8 @@
 //! - **When the group shares its partitions anew**, a partition that is taken away waits for its running handlers, for a
 //!   bounded time ([`KafkaSourceBuilder::drain`]), and then commits. Settling a message after that changes nothing: the
 //!   next owner of the partition gets it again, as a duplicate.
-//! - **Deliveries are not counted** by Kafka. `Message::deliveries` is `None` for a record that a process which has died
-//!   may have been handed, and is counted here for all others.
+//! - **Deliveries are not counted** by Kafka, but here. `Message::deliveries` is `None` for the first delivery of a record
+//!   that a process which has died may have been handed; later deliveries of it are at least as many as are counted.
 //! - **The driver** (librdkafka) is polled on a thread of its own, which also closes it.
 //! - **Replies** go to the topic in the header `Semel-Reply-To`, `Reply-To` or `kafka_replyTopic`.
 //! - **Keys** that are no UTF-8 have an ordering key like `hex:ff00`. The value of a header that is null is empty.

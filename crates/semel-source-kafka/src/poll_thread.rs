@@ -42,7 +42,7 @@ const COMMIT: Duration = Duration::from_secs(1);
 /// The least time between two commits.
 const SOONEST_COMMIT: Duration = Duration::from_millis(20);
 /// How long the thread waits for room before it pauses all partitions.
-const ROOM: Duration = Duration::from_millis(100);
+const ROOM: Duration = Duration::from_millis(200);
 /// How long a request about a partition may take.
 const METADATA: Duration = Duration::from_secs(10);
 
@@ -112,16 +112,13 @@ impl PollThread {
             if now.duration_since(looked) >= LOOK {
                 looked = now;
                 self.commit(consumer, &commits, &mut committed);
-                self.pause_and_resume(consumer);
             }
-            match self.queue.wait_for_room(ROOM) {
-                true => self.fetch(consumer, POLL),
-                // All partitions are paused by now. The driver still has to be polled, or the group expels us.
-                false => {
-                    self.pause_and_resume(consumer);
-                    self.fetch(consumer, Duration::ZERO);
-                }
-            }
+            let has_room = self.queue.wait_for_room(ROOM);
+            // Not as soon as the queue is full: after a pause, the driver may be half a second without records, because
+            // it drops what it has fetched ahead, and a request for the other partitions may be on its way.
+            self.pause_and_resume(consumer, !has_room);
+            // All partitions are paused if there is no room. The driver still has to be polled, or the group expels us.
+            self.fetch(consumer, if has_room { POLL } else { Duration::ZERO });
         }
         drop(commits);
         consumer.context().commit_now(consumer);
@@ -207,15 +204,14 @@ impl PollThread {
         }
     }
 
-    /// Pauses partitions whose window is full, and all of them while the queue is full.
-    fn pause_and_resume(&self, consumer: &KafkaConsumer) {
-        let is_full = self.queue.is_full();
+    /// Pauses partitions whose window is full, and all of them if `pauses_all`.
+    fn pause_and_resume(&self, consumer: &KafkaConsumer, pauses_all: bool) {
         let (mut paused, mut resumed) = (TopicPartitionList::new(), TopicPartitionList::new());
         for partition in consumer.context().all() {
             let (uncommitted, _) = partition.uncommitted();
             // A partition that was paused goes on when half of its window is free, not at each commit.
             let limit = if partition.is_paused() { self.window.div_ceil(2) } else { self.window };
-            let pauses = is_full || uncommitted >= limit;
+            let pauses = pauses_all || uncommitted >= limit;
             if pauses != partition.is_paused() {
                 partition.set_paused(pauses);
                 let list = if pauses { &mut paused } else { &mut resumed };

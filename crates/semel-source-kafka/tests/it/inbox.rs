@@ -77,6 +77,8 @@ impl Scene {
             url: self.url.clone(),
             schema: self.schema.clone(),
             letters: self.letters.clone(),
+            max_attempts: 100,
+            failures: 0.05,
         }
     }
 
@@ -142,6 +144,10 @@ impl Scene {
         assert_eq!(rows.len(), EVENTS as usize - refused, "each event has one effect");
         assert_eq!(self.recorded().await.len(), EVENTS as usize);
         assert_eq!((self.letters.letters().len(), self.lettered().len()), (refused, refused));
+        self.remove().await;
+    }
+
+    async fn remove(self) {
         let drop = format!("DROP SCHEMA {} CASCADE", self.schema);
         self.client.batch_execute(&drop).await.unwrap();
     }
@@ -153,6 +159,9 @@ struct ConsumerSetup {
     url: String,
     schema: String,
     letters: MemoryDeadLetters,
+    max_attempts: u32,
+    /// How probable it is that an attempt fails.
+    failures: f64,
 }
 
 impl ConsumerSetup {
@@ -167,10 +176,10 @@ impl ConsumerSetup {
             .dead_letters(self.letters)
             .backoff(Backoff { first: Duration::from_millis(20), max: Duration::from_millis(100) })
             .circuit_breaker(CircuitBreaker::new(u32::MAX, CircuitBreaker::PAUSES))
-            .max_attempts(100)
+            .max_attempts(self.max_attempts)
             .concurrency(4)
             .max_in_flight(4 * BATCH)
-            .transactional_batch(inbox, handler(&self.schema), BATCH)
+            .transactional_batch(inbox, handler(&self.schema, self.failures), BATCH)
             .build()
             .unwrap()
     }
@@ -207,7 +216,7 @@ async fn publish(topic: &TestTopic) -> Log {
 }
 
 /// Writes the event's number. Some attempts fail after that.
-fn handler(schema: &str) -> impl Handler<DeadpoolTx> + use<> {
+fn handler(schema: &str, failures: f64) -> impl Handler<DeadpoolTx> + use<> {
     let insert = format!("INSERT INTO {schema}.effects VALUES ($1)");
     transaction_fn(move |tx: &mut DeadpoolTx, event: Event<u32>, _: EventContext| {
         let insert = insert.clone();
@@ -218,7 +227,7 @@ fn handler(schema: &str) -> impl Handler<DeadpoolTx> + use<> {
                 number if is_refused(number) => {
                     Err(WorkError::failure("refused", "the test refuses this event"))
                 }
-                _ if rand::random_ratio(1, 20) => Err(WorkError::retry("this attempt fails")),
+                _ if rand::random_bool(failures) => Err(WorkError::retry("this attempt fails")),
                 _ => Ok(()),
             }
         })
@@ -260,4 +269,17 @@ async fn effects_inbox_and_committed_offsets_agree_when_a_consumer_is_lost() {
         running.await.unwrap();
         scene.finish().await;
     }
+}
+
+/// Kafka counts no deliveries, and the inbox counts attempts.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_that_always_fails_becomes_a_dead_letter() {
+    let scene = Scene::new(CLASSIC).await;
+    let setup = ConsumerSetup { max_attempts: 3, failures: 1.0, ..scene.setup() };
+    let (control, running) = setup.run().await;
+    until("each event has a dead letter", async || scene.lettered().len() == EVENTS as usize).await;
+    control.stop();
+    running.await.unwrap();
+    assert_eq!(scene.effects().await, 0);
+    scene.remove().await;
 }
