@@ -1,7 +1,7 @@
 //! Runs a benchmark with the servers and programs that it needs.
 
 use anyhow::Result;
-use semel_servers::{NATS, POSTGRES, REDIS, Running, command};
+use semel_servers::{KAFKA, NATS, POSTGRES, REDIS, Running, command};
 
 use crate::servers;
 use crate::workspace::Workspace;
@@ -15,6 +15,7 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
         Some(("nats", args)) => nats(workspace, args),
         Some(("inbox", args)) => inbox(workspace, args),
         Some(("consumer", args)) => consumer(workspace, args),
+        Some(("kafka", args)) => kafka(workspace, args),
         Some(("cached", args)) => remote(workspace, "cached", &[], args),
         // Two programs, because a counting allocator would distort the measured times.
         _ => ["time", "space"].into_iter().try_for_each(|program| {
@@ -78,6 +79,17 @@ fn consumer(workspace: &Workspace, args: &[String]) -> Result<()> {
     let server = Running::start(&NATS)?;
     let cargo = ["run", "--release", "--package", "semel-bench", "--bin", "consumer", "--"];
     command::run(workspace.cargo(&cargo).args(["--url", server.url()]).args(args))
+}
+
+/// Events of a Kafka topic through the pipeline of a consumer, with the memory store and with the inbox.
+fn kafka(workspace: &Workspace, args: &[String]) -> Result<()> {
+    for server in [KAFKA, POSTGRES] {
+        server.install.ensure(&workspace.tools())?;
+    }
+    let (kafka, postgres) = (Running::start(&KAFKA)?, Running::start(&POSTGRES)?);
+    let mut bench = workspace.cargo(&["run", "--release", "--package", "semel-bench"]);
+    bench.args(["--features", "kafka", "--bin", "kafka", "--", "--url", kafka.url()]);
+    command::run(bench.args(["--postgres-url", postgres.url()]).args(args))
 }
 
 fn remote(workspace: &Workspace, name: &str, server: &[&str], args: &[String]) -> Result<()> {

@@ -7,14 +7,14 @@ use std::{
 
 use anyhow::{Result, ensure};
 use hdrhistogram::Histogram;
-use semel_bench::report::{latency, line, nanoseconds, range};
+use semel_bench::{
+    events::{counting, message},
+    report::{latency, line, nanoseconds, range},
+};
 use semel_consumer::{Consumer, memory::MemorySource};
 use semel_core::{MemoryStore, Store};
 
-use crate::{
-    ConsumerBench,
-    events::{counting, message},
-};
+use crate::ConsumerBench;
 
 /// Messages of a run that measures one message at a time.
 const SINGLE: u64 = 20_000;

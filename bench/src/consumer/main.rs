@@ -1,6 +1,5 @@
 //! `cargo xtask bench consumer`: events through the whole pipeline, over the source in memory and over NATS.
 
-mod events;
 mod in_memory;
 mod nats;
 

@@ -17,16 +17,16 @@ use async_nats::{
     },
 };
 use futures_util::{StreamExt, TryStreamExt};
-use semel_bench::report::{line, middle, range};
+use semel_bench::{
+    events::{body, counting, headers},
+    report::{line, middle, range},
+};
 use semel_consumer::Consumer;
 use semel_core::{Cached, MemoryStore, Store};
 use semel_source_nats::NatsSource;
 use semel_store_nats::NatsStore;
 
-use crate::{
-    ConsumerBench,
-    events::{body, counting, headers},
-};
+use crate::ConsumerBench;
 
 const STREAM: &str = "BENCH_EVENTS";
 const SUBJECT: &str = "bench.events";

@@ -10,15 +10,16 @@ use semel_core::WorkError;
 use serde::Deserialize;
 
 /// The data of an event.
-#[derive(Deserialize)]
-pub(crate) struct OrderPlaced {
+#[derive(Debug, Deserialize)]
+pub struct OrderPlaced {
+    /// The id of the order.
     #[serde(rename = "orderId")]
-    order_id: String,
+    pub order_id: String,
     cents: u64,
 }
 
 /// Attributes of a CloudEvent as headers.
-pub(crate) fn headers(id: u64) -> [(&'static str, String); 5] {
+pub fn headers(id: u64) -> [(&'static str, String); 5] {
     [
         ("ce-specversion", "1.0".to_owned()),
         ("ce-id", format!("event-{id}")),
@@ -28,19 +29,21 @@ pub(crate) fn headers(id: u64) -> [(&'static str, String); 5] {
     ]
 }
 
-pub(crate) fn body(id: u64) -> String {
+/// The data of an event, 300 bytes.
+pub fn body(id: u64) -> String {
     let body = format!(r#"{{"orderId":"order-{id:012}","cents":500,"note":""#);
     let note = "x".repeat(300 - body.len() - 2);
     format!("{body}{note}\"}}")
 }
 
-pub(crate) fn message(id: u64) -> Message {
+/// An event as a message.
+pub fn message(id: u64) -> Message {
     let message = Message::new("orders", body(id));
     headers(id).into_iter().fold(message, |message, (name, value)| message.with_header(name, value))
 }
 
 /// A handler that reads the event, and counts.
-pub(crate) fn counting(
+pub fn counting(
     handled: &Arc<AtomicU64>,
 ) -> impl Fn(Event<OrderPlaced>, EventContext) -> std::future::Ready<Result<u64, WorkError>> + use<>
 {
