@@ -110,7 +110,7 @@ pub(crate) fn cloud_event(id: &str) -> [(&str, &str); 5] {
 }
 
 /// A name that no other test uses.
-pub(crate) fn unique() -> String {
+pub(super) fn unique() -> String {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
     format!("W{now:x}-{:x}-{:x}", process::id(), NEXT.fetch_add(1, Relaxed))

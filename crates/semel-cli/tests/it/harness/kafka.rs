@@ -12,7 +12,7 @@ use rdkafka::{
 };
 use semel_servers::needed;
 
-use super::{PATIENCE, cloud_event, unique, until};
+use super::{PATIENCE, cloud_event, jetstream::unique, until};
 
 const PARTITIONS: i32 = 3;
 

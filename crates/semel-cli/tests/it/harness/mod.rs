@@ -25,7 +25,7 @@ pub(crate) use self::{
     client_response::ClientResponse,
     command::{CommandOutput, KillOnDrop, closed_pipe, command, run, run_command},
     gateway::{GatewayProcess, Setup},
-    jetstream::{JetStream, cloud_event, unique},
+    jetstream::{JetStream, cloud_event},
     received_request::ReceivedRequest,
     scripted_reply::ScriptedReply,
     test_request::{HOST, TestRequest},
