@@ -99,6 +99,13 @@ impl TestTopic {
         let new = settings.iter().fold(new, |new, (name, value)| new.set(name, value));
         let created = self.admin().create_topics([&new], &AdminOptions::new()).await.unwrap();
         created.into_iter().next().unwrap().unwrap();
+        let consumer: BaseConsumer = client(&self.brokers).create().unwrap();
+        // The controller confirms a new topic before the brokers know it.
+        until("the topic is known", async || {
+            let metadata = consumer.fetch_metadata(Some(name), PATIENCE).unwrap();
+            metadata.topics()[0].partitions().len() == usize::try_from(partitions).unwrap()
+        })
+        .await;
     }
 
     pub(crate) fn admin(&self) -> AdminClient<DefaultClientContext> {
