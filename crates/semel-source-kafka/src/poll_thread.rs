@@ -43,6 +43,8 @@ const COMMIT: Duration = Duration::from_secs(1);
 const SOONEST_COMMIT: Duration = Duration::from_millis(20);
 /// How long the thread waits for room before it pauses all partitions.
 const ROOM: Duration = Duration::from_millis(200);
+/// How long giving the partitions back may take.
+const LEAVE: Duration = Duration::from_secs(5);
 /// How long a request about a partition may take.
 const METADATA: Duration = Duration::from_secs(10);
 
@@ -122,6 +124,23 @@ impl PollThread {
         }
         drop(commits);
         consumer.context().commit_now(consumer);
+        self.leave(consumer);
+    }
+
+    /// Gives all partitions back before the consumer is closed. The driver aborts the process if it is closed while the
+    /// group shares its partitions anew.
+    fn leave(&self, consumer: &KafkaConsumer) {
+        consumer.unsubscribe();
+        let deadline = Instant::now() + LEAVE;
+        let is_assigned = || consumer.assignment().is_ok_and(|assigned| assigned.count() > 0);
+        // At least one look: an assignment may be on its way.
+        loop {
+            drop(consumer.poll(POLL));
+            let has_partitions = is_assigned() || !consumer.context().all().is_empty();
+            if !has_partitions || Instant::now() >= deadline {
+                return;
+            }
+        }
     }
 
     /// Fetches up to a batch of records, and waits for the first one for `patience` at most.
