@@ -84,7 +84,12 @@ impl TestTopic {
             name: unique("t"),
             group: unique("g"),
             options: CLASSIC,
-            producer: client(brokers).set("linger.ms", "0").create().unwrap(),
+            producer: client(brokers)
+                .set("linger.ms", "0")
+                // Each record without a key has a partition of its own, so that all partitions get some.
+                .set("sticky.partitioning.linger.ms", "0")
+                .create()
+                .unwrap(),
         }
     }
 

@@ -13,7 +13,7 @@ use crate::sources::promises::Fixture;
 
 pub(in crate::sources) async fn a_busy_event_is_delayed(fixture: Fixture) {
     // A broker with partitions gives some of them to the second process.
-    const COPIES: usize = 8;
+    const COPIES: usize = 32;
     let world = World::new(fixture);
     let open = watch::Sender::new(false);
     let gate = open.subscribe();
