@@ -5,6 +5,8 @@ use std::{fmt, time::SystemTime};
 use bytes::Bytes;
 use semel_core::Header;
 
+use crate::dead_letter::REDRIVEN_FROM_HEADER;
+
 /// A message as a broker delivered it: bytes and what the broker says about them.
 #[derive(Clone, Default)]
 pub struct Message {
@@ -76,6 +78,12 @@ impl Message {
     #[must_use]
     pub fn is_redelivery(&self) -> bool {
         self.deliveries.is_some_and(|count| count > 1)
+    }
+
+    /// True if an operator has published this message again, from a dead letter.
+    #[must_use]
+    pub fn is_redriven(&self) -> bool {
+        self.header(REDRIVEN_FROM_HEADER).is_some()
     }
 }
 

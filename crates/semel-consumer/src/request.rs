@@ -33,6 +33,21 @@ impl EventRequest {
         self.counted_attempt.unwrap_or_else(deliveries)
     }
 
+    /// True if the broker's count of deliveries does not limit attempts to `max`: the broker does not know it, or it is
+    /// beyond the limit and may have counted deliveries that were no attempts.
+    pub(crate) fn has_to_be_counted(&self, max: u32) -> bool {
+        self.event.message.deliveries.is_none() || self.attempt() > max
+    }
+
+    /// What its attempts are counted under. A message that an operator has published again has attempts of its own.
+    pub(crate) fn attempts_id(&self) -> &str {
+        let message = &self.event.message;
+        match message.is_redriven() && !message.position.is_empty() {
+            true => &message.position,
+            false => &self.id,
+        }
+    }
+
     fn deliveries(&self) -> u32 {
         self.event.message.deliveries.unwrap_or(1).saturating_add(self.failed_attempts)
     }

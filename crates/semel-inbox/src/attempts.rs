@@ -1,7 +1,7 @@
 //! Counts attempts at an event where nothing else does: a transaction that does not commit leaves no trace.
 //!
 //! An attempt is a row of its own, `NUMBER#ID`, of the consumer `NAME attempts`. It is written before the transaction
-//! begins, so it is there if the handler kills the process. Upkeep removes it with other old events.
+//! begins, so it is there if the handler kills the process. Maintenance removes it with other old events.
 
 use semel_core::{Error, ErrorKind, Result, WorkError};
 
@@ -38,17 +38,23 @@ impl<P: InboxPool> PgInbox<P> {
         count.map(Some).ok_or_else(unexpected)
     }
 
-    /// Takes back an attempt that [`count_attempt`](Self::count_attempt) has counted, because it did not begin: another
-    /// copy runs, or the server failed.
+    /// Takes back attempts that [`count_attempt`](Self::count_attempt) has counted, because their number matters no more:
+    /// the attempt did not begin, or the event is recorded.
     ///
     /// # Errors
     ///
-    /// When the server fails. The attempt stays counted then.
-    pub async fn discount_attempt(&self, event: &InboxEvent, attempt: u32) -> Result<()> {
+    /// When the server fails. The attempts stay counted then.
+    pub async fn discount_attempts(&self, attempts: &[(InboxEvent, u32)]) -> Result<()> {
+        if attempts.is_empty() {
+            return Ok(());
+        }
         let settings = &self.settings;
-        let id = format!("{attempt}#{}", settings.id(event)?);
-        let (ids, days) =
-            (array([id.as_str()].into_iter()), array([settings.day(event)?].into_iter()));
+        let (mut ids, mut days) = (Vec::new(), Vec::new());
+        for (event, attempt) in attempts {
+            ids.push(format!("{attempt}#{}", settings.id(event)?));
+            days.push(settings.day(event)?);
+        }
+        let (ids, days) = (array(ids.iter().map(String::as_str)), array(days.into_iter()));
         let consumer = format!("{} attempts", settings.consumer);
         let parameters = [ids.as_str(), &consumer, &days];
         self.pool.query_text(&settings.statements.unclaim, &parameters).await?;

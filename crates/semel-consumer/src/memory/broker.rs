@@ -144,8 +144,8 @@ impl BrokerState {
             let due = now + ack_deadline;
             open.due = Some(due);
             self.due.push(Reverse((due, number)));
-            let message =
-                Message { deliveries: Some(open.deliveries), ..self.published[&number].clone() };
+            let deliveries = (!self.faults.hides_deliveries).then_some(open.deliveries);
+            let message = Message { deliveries, ..self.published[&number].clone() };
             taken.push(Taken { number, delivery: open.current, message });
             if self.faults.early_redeliveries.happens() {
                 self.ready.push_back(number);

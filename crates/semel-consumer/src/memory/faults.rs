@@ -38,6 +38,8 @@ pub struct MemoryFaults {
     pub lost_confirmations: FaultRate,
     /// A message is delivered a second time while its first delivery is open.
     pub early_redeliveries: FaultRate,
+    /// Messages do not say how often they were delivered.
+    pub hides_deliveries: bool,
 }
 
 impl MemoryFaults {
@@ -47,6 +49,7 @@ impl MemoryFaults {
         lost_settlements: FaultRate::NEVER,
         lost_confirmations: FaultRate::NEVER,
         early_redeliveries: FaultRate::NEVER,
+        hides_deliveries: false,
     };
 }
 

@@ -81,7 +81,9 @@ impl<H: Handler> Service<EventRequest> for TrackIdsStage<H> {
                 Err(error) => return after_run(Err(error), on_mismatch, &request),
             }
             let request = match inner.max_attempts() {
-                Some(max) if request.attempt() > max => counted(&engine, request, max).await?,
+                Some(max) if request.has_to_be_counted(max) => {
+                    counted(&engine, request, max).await?
+                }
                 _ => request,
             };
             let attempt = request.attempt();
@@ -143,9 +145,9 @@ async fn set_mark(
     }
 }
 
-/// Counts an attempt in a record of its own, after the broker has delivered the message more often than it may be tried:
-/// deliveries may have been given back before the handler ran. A message that kills the process is never marked, so the
-/// count is written before the handler runs.
+/// Counts an attempt in a record of its own, if the broker does not count deliveries, or has delivered the message more
+/// often than it may be tried: deliveries may have been given back before the handler ran. A message that kills the
+/// process is never marked, so the count is written before the handler runs.
 async fn counted(
     engine: &Engine,
     request: EventRequest,
@@ -157,7 +159,7 @@ async fn counted(
         Principal::Anonymous,
         format!("{} attempts", scope.operation()),
     );
-    let key = scope.key(&*request.id).map_err(ProcessError::Store)?;
+    let key = scope.key(request.attempts_id()).map_err(ProcessError::Store)?;
     let count =
         |_| async { Verdict::Retry(WorkError::retry("counted").class(ErrorClass::Transient)) };
     match engine.run_raw(key, Fingerprint::of_bytes(b"attempts"), count).await {

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use futures_util::future::BoxFuture;
+use futures_util::{StreamExt, future::BoxFuture, stream};
 use semel_core::{Body, Ending, Error, ErrorClass, ErrorKind, Outcome, Result, Verdict, WorkError};
 use semel_inbox::{Done, InboxContext, InboxError, InboxEvent, InboxPool, PgInbox};
 use serde_json::value::{RawValue, to_raw_value};
@@ -21,7 +21,7 @@ use tower_service::Service;
 
 use super::{claim::asked_delay, errors::ErrorHandling};
 use crate::{
-    dead_letter::{DeadLetterReason, REDRIVEN_FROM_HEADER},
+    dead_letter::DeadLetterReason,
     handler::{EventContext, Handler},
     request::{EventRequest, FailedAttempt, ProcessError, Processed, Refusal},
 };
@@ -31,6 +31,8 @@ const BUSY: Duration = Duration::from_secs(1);
 /// The type of an event that has none. The inbox requires one.
 const NO_TYPE: &str = "event";
 const MAX_TYPE_CHARS: usize = 100;
+/// Attempts at events of a batch that are counted at the same time.
+const COUNTED_AT_ONCE: usize = 8;
 
 /// Claims each event in the inbox, and runs the handler in the same transaction.
 pub struct TransactionLayer<P> {
@@ -104,7 +106,9 @@ where
                     inner.in_transaction(tx, attempted.clone(), context.clone()).await
                 })
                 .await;
-            after_attempt(&inbox, &event, done, &request).await
+            let result = after_attempt(&inbox, &event, done, &request).await;
+            discount(&inbox, &[(&request, &result)]).await;
+            result
         })
     }
 }
@@ -116,7 +120,7 @@ impl<H> ErrorHandling<H> {
         inbox: &PgInbox<P>,
         request: &mut EventRequest,
     ) -> Result<InboxEvent, Result<Processed, ProcessError>> {
-        let event = inbox_event(request).map_err(|error| {
+        let event = inbox_event(request, &request.id).map_err(|error| {
             let refusal = request.refusal(
                 DeadLetterReason::Invalid,
                 ErrorClass::Validation,
@@ -127,11 +131,13 @@ impl<H> ErrorHandling<H> {
         if request.event.message.given_up {
             return Err(unless_recorded(inbox, &event, request, request.given_up()).await);
         }
-        // The broker also counts deliveries that were given back before the handler ran. Beyond the limit, attempts are
-        // counted in the database, before the transaction: a message that kills the process leaves no other trace.
-        if let Some(max) = self.max_attempts().filter(|max| request.attempt() > *max) {
-            let counted = inbox.count_attempt(&event).await;
-            request.counted_attempt = counted.map_err(|error| Err(ProcessError::Store(error)))?;
+        // The broker also counts deliveries that were given back before the handler ran, or none at all. Beyond the limit,
+        // and without a count, attempts are counted in the database, before the transaction: a message that kills the
+        // process leaves no other trace.
+        if let Some(max) = self.max_attempts().filter(|max| request.has_to_be_counted(*max)) {
+            let counted = async { inbox.count_attempt(&attempts_event(request)?).await };
+            let counted = counted.await.map_err(|error| Err(ProcessError::Store(error)))?;
+            request.counted_attempt = counted;
             if request.counted_attempt.is_none_or(|attempt| attempt > max) {
                 let refusal = request.attempts_exhausted(max);
                 return Err(unless_recorded(inbox, &event, request, refusal).await);
@@ -179,7 +185,7 @@ async fn unless_recorded<P: InboxPool>(
     }
 }
 
-/// What the result of an attempt means. An attempt that did not begin is not counted.
+/// What the result of an attempt means.
 async fn after_attempt<P: InboxPool>(
     inbox: &PgInbox<P>,
     event: &InboxEvent,
@@ -189,15 +195,24 @@ async fn after_attempt<P: InboxPool>(
     if reopened(inbox, event, &done, request).await? {
         return Err(REOPENED);
     }
-    let result = after_process(done, request);
-    if let (Some(attempt), Err(ProcessError::Busy { .. } | ProcessError::Store(_))) =
-        (request.counted_attempt, &result)
-        && let Err(error) = inbox.discount_attempt(event, attempt).await
-    {
-        tracing::debug!("an attempt that did not begin stays counted: {error}");
-    }
-    result
+    after_process(done, request)
 }
+
+/// Takes back counted attempts that did not begin, and those of events that are recorded now.
+async fn discount<P: InboxPool>(inbox: &PgInbox<P>, results: &[AttemptResult<'_>]) {
+    let counted = results.iter().filter_map(|(request, result)| {
+        let matters =
+            !matches!(result, Ok(_) | Err(ProcessError::Busy { .. } | ProcessError::Store(_)));
+        let attempt = request.counted_attempt.filter(|_| !matters)?;
+        Some((attempts_event(request).ok()?, attempt))
+    });
+    if let Err(error) = inbox.discount_attempts(&counted.collect::<Vec<_>>()).await {
+        tracing::debug!("attempts stay counted: {error}");
+    }
+}
+
+/// An attempt at an event, and its result.
+type AttemptResult<'a> = (&'a EventRequest, &'a Result<Processed, ProcessError>);
 
 /// The event of a dead letter that an operator published again has its recorded failure deleted, so that it runs.
 const REOPENED: ProcessError = ProcessError::Busy { retry_after: Duration::ZERO };
@@ -209,7 +224,7 @@ async fn reopened<P: InboxPool>(
     request: &EventRequest,
 ) -> Result<bool, ProcessError> {
     let has_failed = matches!(done, Err(InboxError::Failed { replayed: true, .. }));
-    if !has_failed || request.event.message.header(REDRIVEN_FROM_HEADER).is_none() {
+    if !has_failed || !request.event.message.is_redriven() {
         return Ok(false);
     }
     inbox.forget_failure(event).await.map_err(ProcessError::Store)
@@ -220,12 +235,17 @@ fn is_conflict(error: &WorkError) -> bool {
     semel_inbox::is_conflict(error)
 }
 
-fn inbox_event(request: &EventRequest) -> Result<InboxEvent> {
+/// The event whose attempts the inbox counts for this message.
+fn attempts_event(request: &EventRequest) -> Result<InboxEvent> {
+    inbox_event(request, request.attempts_id())
+}
+
+fn inbox_event(request: &EventRequest, id: &str) -> Result<InboxEvent> {
     let event = &request.event;
     let of_type = [event.event_type(), &event.message.topic, NO_TYPE];
     let event_type = of_type.into_iter().find(|it| !it.is_empty()).unwrap_or(NO_TYPE);
     let event_type: String = event_type.chars().take(MAX_TYPE_CHARS).collect();
-    let inbox_event = InboxEvent::new(&*request.id, event_type)?;
+    let inbox_event = InboxEvent::new(id, event_type)?;
     // A redrive adds the header to an event that has no time of its own.
     match event.attributes.time.as_deref().or_else(|| event.message.header("event_time")) {
         Some(time) => inbox_event.occurred_on(time),
@@ -297,10 +317,8 @@ where
     P::Tx: 'static,
     H: Handler<P::Tx>,
 {
-    let mut admitted = Vec::with_capacity(requests.len());
-    for request in &mut requests {
-        admitted.push(inner.admit(&inbox, request).await);
-    }
+    let admitting: Vec<_> = requests.iter_mut().map(|it| inner.admit(&inbox, it)).collect();
+    let admitted: Vec<_> = stream::iter(admitting).buffered(COUNTED_AT_ONCE).collect().await;
     let events: Vec<_> = admitted.iter().filter_map(|event| event.as_ref().ok().cloned()).collect();
     let mut by_event = HashMap::new();
     for (event, request) in admitted.iter().zip(&requests) {
@@ -328,15 +346,22 @@ where
             all.collect::<Vec<_>>().into_iter()
         }
     };
-    let mut results = Vec::with_capacity(requests.len());
+    let (mut results, mut attempted) = (Vec::with_capacity(requests.len()), Vec::new());
     for (event, request) in admitted.into_iter().zip(&requests) {
         results.push(match event {
             Err(result) => result,
-            Ok(event) => match done.next() {
-                None => Err(ProcessError::Busy { retry_after: BUSY }),
-                Some(done) => after_attempt(&inbox, &event, done, request).await,
-            },
+            Ok(event) => {
+                let result = match done.next() {
+                    None => Err(ProcessError::Busy { retry_after: BUSY }),
+                    Some(done) => after_attempt(&inbox, &event, done, request).await,
+                };
+                attempted.push((request, results.len()));
+                result
+            }
         });
     }
+    let attempted: Vec<_> =
+        attempted.into_iter().map(|(request, at)| (request, &results[at])).collect();
+    discount(&inbox, &attempted).await;
     results
 }

@@ -6,17 +6,13 @@ use semel_core::{Error, ErrorClass, Outcome, Result};
 
 use super::Runtime;
 use crate::{
-    dead_letter::{DeadLetterReason, REDRIVEN_FROM_HEADER},
+    dead_letter::DeadLetterReason,
     identity::EVENT_ID_HEADER,
     message::Message,
     request::{ProcessError, Processed, Refusal},
     source::Delivery,
     telemetry::Settled,
 };
-
-fn is_redriven(message: &Message) -> bool {
-    message.header(REDRIVEN_FROM_HEADER).is_some()
-}
 
 /// The least and the longest delay of a message whose other copy runs.
 const BUSY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
@@ -60,7 +56,7 @@ impl Runtime {
         }
         match processed.outcome.as_ref().and_then(|outcome| outcome.as_failure()) {
             // The copy of a dead letter whose event is still recorded as failed. The letter may be gone.
-            Some(failure) if processed.duplicate && is_redriven(&delivery.message) => {
+            Some(failure) if processed.duplicate && delivery.message.is_redriven() => {
                 let refusal = Refusal {
                     reason: DeadLetterReason::Failed,
                     class: ErrorClass::BusinessRule,

@@ -9,6 +9,7 @@ use deadpool_postgres::{Manager, Pool};
 use semel_consumer::{
     Event, EventContext, Handler, Message, Mode, OnDeadLetter, Order,
     dead_letter::{DeadLetterReason, REDRIVEN_FROM_HEADER},
+    memory::MemoryFaults,
     transaction_fn,
 };
 use semel_core::WorkError;
@@ -210,6 +211,46 @@ async fn attempts_that_leave_no_trace_in_the_transaction_are_limited() {
     assert_eq!(runs.load(SeqCst), 0);
     assert_eq!(scene.letters()[0].reason, DeadLetterReason::AttemptsExhausted);
     database.remove().await;
+}
+
+/// As Kafka, whose consumers cannot know what a process that died was handed.
+#[tokio::test]
+async fn attempts_are_limited_without_a_count_of_deliveries() {
+    for batch in [1, 50] {
+        let (database, runs) = (Database::new().await, Arc::default());
+        let scene = Scene::new([says("poison", "ok"), says("a", "ok"), says("b", "ok")]);
+        scene.source.inject(MemoryFaults { hides_deliveries: true, ..MemoryFaults::NONE });
+        let inbox = database.inbox().await;
+        // Three processes died of it.
+        let event = semel_inbox::InboxEvent::new("idempotency:poison", "users").unwrap();
+        for attempt in 1..=3 {
+            assert_eq!(inbox.count_attempt(&event).await.unwrap(), Some(attempt));
+        }
+        let run = async || {
+            let inbox = database.inbox().await;
+            let handler = handler(&database.schema, &runs);
+            let builder =
+                scene.builder().max_attempts(3).transactional_batch(inbox, handler, batch);
+            builder.build().unwrap().run().await.unwrap();
+        };
+        run().await;
+        assert_eq!(database.effects().await, ["a", "b"], "batch {batch}");
+        let letters = scene.letters();
+        assert_eq!(letters[0].reason, DeadLetterReason::AttemptsExhausted, "batch {batch}");
+        assert_eq!(letters.len(), 1, "batch {batch}");
+        // Copies of an event that is recorded are no attempts, however many there are.
+        for _ in 0..5 {
+            scene.source.publish(says("a", "ok"));
+            run().await;
+        }
+        assert_eq!((runs.load(SeqCst), scene.letters().len()), (2, 1), "batch {batch}");
+        // What an operator publishes again has attempts of its own.
+        scene.source.publish(says("poison", "ok").with_header(REDRIVEN_FROM_HEADER, "letter-1"));
+        run().await;
+        assert_eq!(database.effects().await, ["a", "b", "poison"], "batch {batch}");
+        assert_eq!(scene.letters().len(), 1, "batch {batch}");
+        database.remove().await;
+    }
 }
 
 #[tokio::test]

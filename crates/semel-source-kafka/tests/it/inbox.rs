@@ -90,7 +90,10 @@ impl Scene {
 
     /// What the inbox has recorded: the numbers of events, and whether they failed.
     async fn recorded(&self) -> BTreeMap<u32, bool> {
-        let rows = format!("SELECT event_id, failed FROM {}.processed_events", self.schema);
+        let rows = format!(
+            "SELECT event_id, failed FROM {}.processed_events WHERE event_id NOT LIKE '%#%'",
+            self.schema
+        );
         let rows = self.client.query(&rows, &[]).await.unwrap();
         let number = |id: &str| id.strip_prefix(ID).unwrap().parse().unwrap();
         rows.iter().map(|row| (number(row.get(0)), row.get(1))).collect()
@@ -132,7 +135,8 @@ impl Scene {
     async fn finish(self) {
         let rows = format!(
             "SELECT e.event_id, i.event_id FROM (SELECT '{ID}' || number AS event_id FROM {0}.effects) e \
-             FULL JOIN (SELECT event_id FROM {0}.processed_events WHERE NOT failed) i USING (event_id)",
+             FULL JOIN (SELECT event_id FROM {0}.processed_events
+                WHERE NOT failed AND event_id NOT LIKE '%#%') i USING (event_id)",
             self.schema
         );
         let rows = self.client.query(&rows, &[]).await.unwrap();
