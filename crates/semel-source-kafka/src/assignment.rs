@@ -138,7 +138,7 @@ impl Assignment {
         loop {
             let left = partitions.iter().map(|partition| partition.handed_over()).sum();
             // A source that closes has waited already.
-            if left == 0 || Instant::now() >= deadline || self.queue.is_closed() {
+            if left == 0 || Instant::now() >= deadline || self.queue.has_ended() {
                 return left;
             }
             sleep(LOOK);

@@ -81,6 +81,14 @@ pub(crate) fn closed() -> Error {
     Error::new(ErrorKind::Closed, "kafka: the source is closed")
 }
 
+/// The thread that fetches records has ended, and nothing starts it again.
+pub(crate) fn thread_ended() -> Error {
+    Error::new(
+        ErrorKind::Closed,
+        "kafka: the thread that fetches records has ended; the log says why. Restart the consumer",
+    )
+}
+
 pub(crate) fn revoked(position: &str) -> Error {
     unavailable(format!(
         "kafka: {position}: the partition belongs to another consumer of the group by now, which gets the message again"

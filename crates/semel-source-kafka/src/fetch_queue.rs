@@ -55,6 +55,8 @@ struct QueueState {
     next_delayed: u64,
     /// What the driver reported last.
     error: Option<Error>,
+    /// Why no more records will come, although the caller has not closed the queue.
+    ended: Option<Error>,
     is_closed: bool,
 }
 
@@ -98,13 +100,27 @@ impl FetchQueue {
         self.arrived.notify_one();
     }
 
+    /// No more records will come: every call of the receiver fails with `why` from now on. The first reason stays.
+    pub(crate) fn end(&self, why: Error) {
+        self.state.lock().ended.get_or_insert(why);
+        self.arrived.notify_one();
+        self.taken.notify_one();
+    }
+
     /// Waits for records, and hands over one to `max` of them. An empty list means that the queue is closed. The future
     /// can be dropped: records leave the queue only when it returns.
+    ///
+    /// # Errors
+    ///
+    /// What the driver has reported; after [`end`](Self::end), its reason, in every call.
     pub(crate) async fn receive(self: &Arc<Self>, max: usize) -> Result<Vec<Delivery>> {
         loop {
             let arrived = self.arrived.notified();
             let next_due = {
                 let mut state = self.state.lock();
+                if let Some(why) = state.ended.as_ref().filter(|_| !state.is_closed) {
+                    return Err(why.clone());
+                }
                 if let Some(error) = state.error.take() {
                     return Err(error);
                 }
@@ -160,7 +176,7 @@ impl FetchQueue {
     pub(crate) fn wait_for_room(&self, patience: Duration) -> bool {
         let mut state = self.state.lock();
         // A receiver that takes one record leaves the queue full.
-        let waits = |state: &mut QueueState| state.is_full() && !state.is_closed;
+        let waits = |state: &mut QueueState| state.is_full() && !state.has_ended();
         self.taken.wait_while_for(&mut state, waits, patience);
         !state.is_full()
     }
@@ -187,12 +203,17 @@ impl FetchQueue {
         self.taken.notify_one();
     }
 
-    pub(crate) fn is_closed(&self) -> bool {
-        self.state.lock().is_closed
+    /// True if nothing is handed over any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.state.lock().has_ended()
     }
 }
 
 impl QueueState {
+    const fn has_ended(&self) -> bool {
+        self.is_closed || self.ended.is_some()
+    }
+
     fn is_full(&self) -> bool {
         self.ready.len() >= MAX_RECORDS || self.bytes >= MAX_BYTES
     }
@@ -230,6 +251,8 @@ impl Ord for DelayedRecord {
 
 #[cfg(test)]
 mod tests {
+    use semel_core::ErrorKind;
+
     use super::*;
 
     fn record(partition: &Arc<Partition>, offset: i64) -> FetchedRecord {
@@ -292,6 +315,27 @@ mod tests {
         queue.fail(crate::error::unreachable());
         queue.receive(1).await.unwrap_err();
         assert_eq!(queue.receive(1).await.unwrap().len(), 1);
+        queue.close();
+        assert!(queue.receive(1).await.unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn every_call_of_the_receiver_says_why_no_more_records_come() {
+        let (queue, _) = queue(0..1);
+        let waiting = queue.clone();
+        let waiting = tokio::spawn(async move {
+            waiting.receive(1).await.unwrap();
+            waiting.receive(1).await
+        });
+        tokio::task::yield_now().await;
+        queue.end(crate::error::thread_ended());
+        queue.end(crate::error::unreachable());
+        waiting.await.unwrap().unwrap_err();
+        for _ in 0..2 {
+            let error = queue.receive(1).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+        }
+        assert!(queue.has_ended());
         queue.close();
         assert!(queue.receive(1).await.unwrap().is_empty());
     }

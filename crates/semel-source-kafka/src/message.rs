@@ -2,11 +2,12 @@
 
 use std::{
     fmt::Write,
+    panic::{AssertUnwindSafe, catch_unwind},
     time::{Duration, UNIX_EPOCH},
 };
 
 use bytes::Bytes;
-use rdkafka::message::{BorrowedHeaders, BorrowedMessage, Headers, Message as _, Timestamp};
+use rdkafka::message::{BorrowedMessage, Headers, Message as _, Timestamp};
 use semel_consumer::Message;
 use semel_core::Header;
 
@@ -86,13 +87,14 @@ pub(crate) fn of_record(
     partition: &str,
     ordering_key: &OrderingKey,
 ) -> Message {
+    let position = format!("{partition}/{}", record.offset());
     let mut message = Message {
         body: record.payload().map(Bytes::copy_from_slice).unwrap_or_default(),
         is_tombstone: record.payload().is_none(),
-        headers: record.headers().map(headers).unwrap_or_default(),
+        headers: record.headers().map(|it| headers(it, &position)).unwrap_or_default(),
         topic: record.topic().to_owned(),
         published_at: published_at(record.timestamp()),
-        position: format!("{partition}/{}", record.offset()),
+        position,
         ..Message::default()
     };
     let text = |names: &[&str]| {
@@ -106,12 +108,23 @@ pub(crate) fn of_record(
     message
 }
 
-fn headers(headers: &BorrowedHeaders) -> Vec<Header> {
-    let header = |header: rdkafka::message::Header<'_, &[u8]>| Header {
-        name: header.key.to_owned(),
-        value: header.value.map(Bytes::copy_from_slice).unwrap_or_default(),
+/// The headers of the record at `position`. The driver panics when it reads a header whose name is not UTF-8, and has no
+/// other way to read one. Such a header is left out: the record has to become a message, or its partition would stand
+/// still. An event's id is never in such a header, because semel reads headers by names that are text.
+fn headers(headers: &impl Headers, position: &str) -> Vec<Header> {
+    let header = |at| {
+        let header = headers.try_get(at)?;
+        let value = header.value.map(Bytes::copy_from_slice).unwrap_or_default();
+        Some(Header { name: header.key.to_owned(), value })
     };
-    headers.iter().map(header).collect()
+    let count = headers.count();
+    let readable = |at| catch_unwind(AssertUnwindSafe(|| header(at))).ok().flatten();
+    let all: Vec<_> = (0..count).filter_map(readable).collect();
+    if all.len() < count {
+        let left_out = count - all.len();
+        tracing::warn!(position, left_out, "kafka: headers whose names are not UTF-8 are left out");
+    }
+    all
 }
 
 fn published_at(timestamp: Timestamp) -> Option<std::time::SystemTime> {
@@ -122,6 +135,27 @@ fn published_at(timestamp: Timestamp) -> Option<std::time::SystemTime> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Headers of which the driver cannot read the second one.
+    struct UnreadableName;
+
+    impl Headers for UnreadableName {
+        fn count(&self) -> usize {
+            3
+        }
+
+        fn try_get(&self, at: usize) -> Option<rdkafka::message::Header<'_, &[u8]>> {
+            let key = std::str::from_utf8([b"a", b"\xff", b"c"].get(at)?.as_slice()).unwrap();
+            Some(rdkafka::message::Header { key, value: Some(b"value") })
+        }
+    }
+
+    #[test]
+    fn a_header_whose_name_is_not_utf_8_stops_nothing() {
+        let headers = headers(&UnreadableName, "orders/0/7");
+        let names: Vec<_> = headers.iter().map(|it| it.name.as_str()).collect();
+        assert_eq!(names, ["a", "c"]);
+    }
 
     #[test]
     fn a_key_becomes_text_and_bytes_again() {

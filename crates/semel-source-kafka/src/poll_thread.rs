@@ -4,6 +4,7 @@
 //! blocking. Neither belongs on the threads of an async runtime.
 
 use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Weak},
     thread,
     time::{Duration, Instant},
@@ -83,7 +84,7 @@ impl PollThread {
                 return;
             }
             self.run(&consumer);
-            // This leaves the group, which blocks.
+            // This closes the consumer, which blocks.
             drop(consumer);
             drop(running);
         };
@@ -103,13 +104,24 @@ impl PollThread {
         Ok(consumer)
     }
 
+    /// Polls until the queue is closed, and leaves the group. The queue ends whatever happens: otherwise a receiver would
+    /// wait for ever, in a process that holds its partitions and consumes nothing.
     fn run(&self, consumer: &Arc<KafkaConsumer>) {
-        let commits = match CommitThread::start(consumer) {
-            Ok(commits) => commits,
-            Err(error) => return self.queue.fail(error),
-        };
+        let polled = catch_unwind(AssertUnwindSafe(|| self.poll_until_closed(consumer)));
+        match polled {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!("kafka: the consumer ends: {error}"),
+            Err(_panic) => tracing::error!("kafka: the consumer ends after a panic"),
+        }
+        self.queue.end(error::thread_ended());
+        consumer.context().commit_now(consumer);
+        self.leave(consumer);
+    }
+
+    fn poll_until_closed(&self, consumer: &Arc<KafkaConsumer>) -> Result<()> {
+        let commits = CommitThread::start(consumer)?;
         let (mut looked, mut committed) = (Instant::now(), Instant::now());
-        while !self.queue.is_closed() {
+        while !self.queue.has_ended() {
             let now = Instant::now();
             if now.duration_since(looked) >= LOOK {
                 looked = now;
@@ -122,9 +134,7 @@ impl PollThread {
             // All partitions are paused if there is no room. The driver still has to be polled, or the group expels us.
             self.fetch(consumer, if has_room { POLL } else { Duration::ZERO });
         }
-        drop(commits);
-        consumer.context().commit_now(consumer);
-        self.leave(consumer);
+        Ok(())
     }
 
     /// Gives all partitions back before the consumer is closed. The driver aborts the process if it is closed while the
