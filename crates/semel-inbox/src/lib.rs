@@ -41,7 +41,7 @@ pub use self::drivers::deadpool::DeadpoolTx;
 #[cfg(feature = "sqlx")]
 pub use self::drivers::sqlx::SqlxTx;
 pub use self::{
-    attempts::is_conflict,
+    attempts::{AttemptEnd, CountedAttempt, is_conflict},
     builder::PgInboxBuilder,
     claim::{Claimed, InboxClaim},
     done::{Done, InboxError},

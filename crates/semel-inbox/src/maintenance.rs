@@ -106,7 +106,8 @@ impl<P: InboxPool> PgInbox<P> {
         }
     }
 
-    /// Deletes up to `limit` events of this consumer that are older than the retention, and returns how many.
+    /// Deletes up to `limit` events of this consumer that are older than the retention, with attempts that were counted
+    /// for it, and returns how many.
     ///
     /// # Errors
     ///
@@ -117,7 +118,7 @@ impl<P: InboxPool> PgInbox<P> {
             InboxVariant::Minimal => "$2::text IS NOT NULL",
             // Other consumers may have a longer retention; an operator purges for all.
             InboxVariant::Full | InboxVariant::Partitioned => {
-                "t.consumer = coalesce(nullif($2::text, ''), t.consumer)"
+                "t.consumer IN (coalesce(nullif($2::text, ''), t.consumer), $2::text || ' attempts')"
             }
         };
         // A ctid is unique within one partition only.

@@ -20,8 +20,12 @@ pub(crate) struct InboxStatements {
     /// Parameters: ids, consumer, days. Returns the number of deleted rows of failed events. Not for a table without
     /// outcomes.
     pub(crate) forget_failures: String,
-    /// Parameters: id, type, consumer, day, most. Returns the number of the attempt. Not for a table without consumers.
+    /// Parameters: id, type, consumer, day, most. Returns the number of the attempt; nothing if another attempt got it
+    /// at the same time. Not for a table without consumers.
     pub(crate) count_attempt: String,
+    /// Parameters: ids, types, consumer, days, other ids. Inserts each row whose other row does not exist, and returns
+    /// the ids of the new rows, as JSON. Not for a table without consumers.
+    pub(crate) insert_attempts: String,
 }
 
 impl InboxStatements {
@@ -35,6 +39,7 @@ impl InboxStatements {
             unclaim: template.delete(""),
             forget_failures: template.delete(" AND t.failed"),
             count_attempt: template.count_attempt(),
+            insert_attempts: template.insert_attempts(),
         }
     }
 }
@@ -171,7 +176,8 @@ impl StatementTemplate {
         )
     }
 
-    /// Inserts the next of the rows `1#ID`, `2#ID`, ….
+    /// Inserts the row after the last one of `1#ID`, `2#ID`, …. Not the first free number: an attempt with an earlier
+    /// number may have been taken back.
     fn count_attempt(&self) -> String {
         let Self { table, columns, same, .. } = self;
         format!(
@@ -180,12 +186,33 @@ impl StatementTemplate {
                  nullif($4::text, '')::date AS occurred_on, n
                FROM generate_series(1, $5::text::int) AS n
              ), counted AS (
-               SELECT 1 + count(*) AS attempt FROM {table} AS t, asked WHERE {same}
+               SELECT 1 + coalesce(max(n), 0) AS attempt FROM {table} AS t, asked WHERE {same}
              ), put AS (
                INSERT INTO {table} ({columns})
-               SELECT {columns} FROM asked, counted WHERE n = attempt ON CONFLICT DO NOTHING
+               SELECT {columns} FROM asked, counted WHERE n = attempt ON CONFLICT DO NOTHING RETURNING 1
              )
-             SELECT attempt::text AS said FROM counted"
+             SELECT CASE WHEN attempt > $5::text::int OR EXISTS (SELECT FROM put) THEN attempt::text END AS said
+             FROM counted"
+        )
+    }
+
+    /// Inserts in the order of ids, so that two statements do not wait for each other.
+    fn insert_attempts(&self) -> String {
+        let Self { table, columns, same, .. } = self;
+        let same_as_other = same.replace("asked.event_id", "asked.other_id");
+        format!(
+            "WITH asked AS (
+               SELECT g.id AS event_id, g.type AS event_type, $3::text AS consumer,
+                 nullif(g.day, '')::date AS occurred_on, g.other AS other_id
+               FROM unnest($1::text::text[], $2::text::text[], $4::text::text[], $5::text::text[])
+                 AS g(id, type, day, other)
+             ), put AS (
+               INSERT INTO {table} ({columns})
+               SELECT {columns} FROM asked
+               WHERE NOT EXISTS (SELECT FROM {table} AS t WHERE {same_as_other}) ORDER BY event_id
+               ON CONFLICT DO NOTHING RETURNING event_id::text AS id
+             )
+             SELECT coalesce(json_agg(id)::text, '[]') AS said FROM put"
         )
     }
 

@@ -5,16 +5,18 @@
 //! else rolls back, and the next attempt opens a new transaction.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fmt,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
 
-use futures_util::{StreamExt, future::BoxFuture, stream};
+use futures_util::future::BoxFuture;
 use semel_core::{Body, Ending, Error, ErrorClass, ErrorKind, Outcome, Result, Verdict, WorkError};
-use semel_inbox::{Done, InboxContext, InboxError, InboxEvent, InboxPool, PgInbox};
+use semel_inbox::{
+    AttemptEnd, CountedAttempt, Done, InboxContext, InboxError, InboxEvent, InboxPool, PgInbox,
+};
 use serde_json::value::{RawValue, to_raw_value};
 use tower_layer::Layer;
 use tower_service::Service;
@@ -31,8 +33,6 @@ const BUSY: Duration = Duration::from_secs(1);
 /// The type of an event that has none. The inbox requires one.
 const NO_TYPE: &str = "event";
 const MAX_TYPE_CHARS: usize = 100;
-/// Attempts at events of a batch that are counted at the same time.
-const COUNTED_AT_ONCE: usize = 8;
 
 /// Claims each event in the inbox, and runs the handler in the same transaction.
 pub struct TransactionLayer<P> {
@@ -93,59 +93,88 @@ where
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, mut request: EventRequest) -> Self::Future {
+    fn call(&mut self, request: EventRequest) -> Self::Future {
         let Self { inner, inbox } = self.clone();
         Box::pin(async move {
-            let event = match inner.admit(&inbox, &mut request).await {
-                Ok(event) => event,
-                Err(result) => return result,
-            };
-            let attempted = request.clone();
-            let done = inbox
-                .process(&event, async move |tx: &mut P::Tx, context: &InboxContext| {
-                    inner.in_transaction(tx, attempted.clone(), context.clone()).await
-                })
-                .await;
-            let result = after_attempt(&inbox, &event, done, &request).await;
-            discount(&inbox, &[(&request, &result)]).await;
-            result
+            match admit(&inbox, &request).await {
+                Ok(event) => process_alone(&inbox, &inner, request, &event).await,
+                Err(result) => result,
+            }
         })
     }
 }
 
-impl<H> ErrorHandling<H> {
-    /// The event as the inbox knows it or, if it must not run, its result.
-    async fn admit<P: InboxPool>(
-        &self,
-        inbox: &PgInbox<P>,
-        request: &mut EventRequest,
-    ) -> Result<InboxEvent, Result<Processed, ProcessError>> {
-        let event = inbox_event(request, &request.id).map_err(|error| {
-            let refusal = request.refusal(
-                DeadLetterReason::Invalid,
-                ErrorClass::Validation,
-                error.to_string(),
-            );
-            Err(ProcessError::Refused(refusal))
-        })?;
-        if request.event.message.given_up {
-            return Err(unless_recorded(inbox, &event, request, request.given_up()).await);
-        }
-        // The broker also counts deliveries that were given back before the handler ran, or none at all. Beyond the limit,
-        // and without a count, attempts are counted in the database, before the transaction: a message that kills the
-        // process leaves no other trace.
-        if let Some(max) = self.max_attempts().filter(|max| request.has_to_be_counted(*max)) {
-            let counted = async { inbox.count_attempt(&attempts_event(request)?).await };
-            let counted = counted.await.map_err(|error| Err(ProcessError::Store(error)))?;
-            request.counted_attempt = counted;
-            if request.counted_attempt.is_none_or(|attempt| attempt > max) {
-                let refusal = request.attempts_exhausted(max);
-                return Err(unless_recorded(inbox, &event, request, refusal).await);
-            }
-        }
-        Ok(event)
+/// The event as the inbox knows it or, if it must not run, its result.
+async fn admit<P: InboxPool>(
+    inbox: &PgInbox<P>,
+    request: &EventRequest,
+) -> Result<InboxEvent, Result<Processed, ProcessError>> {
+    let event = inbox_event(request, &request.id).map_err(|error| {
+        let refusal =
+            request.refusal(DeadLetterReason::Invalid, ErrorClass::Validation, error.to_string());
+        Err(ProcessError::Refused(refusal))
+    })?;
+    match request.event.message.given_up {
+        true => Err(unless_recorded(inbox, &event, request, request.given_up()).await),
+        false => Ok(event),
     }
+}
 
+/// Attempts an event in a transaction of its own.
+async fn process_alone<P, H>(
+    inbox: &PgInbox<P>,
+    inner: &ErrorHandling<H>,
+    mut request: EventRequest,
+    event: &InboxEvent,
+) -> Result<Processed, ProcessError>
+where
+    P: InboxPool + Clone + 'static,
+    P::Tx: 'static,
+    H: Handler<P::Tx>,
+{
+    // The broker also counts deliveries that were given back before the handler ran, or none at all. Beyond the limit,
+    // and without a count, attempts are counted in the database, before the transaction: a message that kills the
+    // process leaves no other trace.
+    let limit = inner.max_attempts().filter(|max| request.has_to_be_counted(*max));
+    let Some(max) = limit else { return attempt_alone(inbox, inner, &request, event).await };
+    let counted = async { inbox.count_attempt(&attempts_event(&request)?).await };
+    let counted = counted.await.map_err(ProcessError::Store)?;
+    request.counted_attempt = counted.as_ref().map(CountedAttempt::number);
+    // A table that cannot count leaves the limit to the broker's count.
+    let is_exhausted = match request.counted_attempt {
+        Some(attempt) => attempt > max,
+        None => request.event.message.deliveries.is_some(),
+    };
+    let result = match is_exhausted {
+        true => unless_recorded(inbox, event, &request, request.attempts_exhausted(max)).await,
+        false => attempt_alone(inbox, inner, &request, event).await,
+    };
+    let ended = counted.map(|attempt| (attempt, attempt_end(&result)));
+    end_attempts(inbox, ended.as_slice()).await;
+    result
+}
+
+async fn attempt_alone<P, H>(
+    inbox: &PgInbox<P>,
+    inner: &ErrorHandling<H>,
+    request: &EventRequest,
+    event: &InboxEvent,
+) -> Result<Processed, ProcessError>
+where
+    P: InboxPool + Clone + 'static,
+    P::Tx: 'static,
+    H: Handler<P::Tx>,
+{
+    let (inner, attempted) = (inner.clone(), request.clone());
+    let done = inbox
+        .process(event, async move |tx: &mut P::Tx, context: &InboxContext| {
+            inner.in_transaction(tx, attempted.clone(), context.clone()).await
+        })
+        .await;
+    after_attempt(inbox, event, done, request).await
+}
+
+impl<H> ErrorHandling<H> {
     /// One attempt, as the inbox wants it: any error rolls back.
     async fn in_transaction<Tx: Send>(
         &self,
@@ -198,21 +227,28 @@ async fn after_attempt<P: InboxPool>(
     after_process(done, request)
 }
 
-/// Takes back counted attempts that did not begin, and those of events that are recorded now.
-async fn discount<P: InboxPool>(inbox: &PgInbox<P>, results: &[AttemptResult<'_>]) {
-    let counted = results.iter().filter_map(|(request, result)| {
-        let matters =
-            !matches!(result, Ok(_) | Err(ProcessError::Busy { .. } | ProcessError::Store(_)));
-        let attempt = request.counted_attempt.filter(|_| !matters)?;
-        Some((attempts_event(request).ok()?, attempt))
-    });
-    if let Err(error) = inbox.discount_attempts(&counted.collect::<Vec<_>>()).await {
-        tracing::debug!("attempts stay counted: {error}");
+/// What the result of an attempt means for its count.
+const fn attempt_end(result: &Result<Processed, ProcessError>) -> AttemptEnd {
+    match result {
+        Ok(_) => AttemptEnd::Recorded,
+        Err(ProcessError::Retry(_)) => AttemptEnd::Failed,
+        Err(
+            ProcessError::Busy { .. }
+            | ProcessError::Store(_)
+            | ProcessError::Refused(_)
+            | ProcessError::CircuitOpen
+            | ProcessError::Stopping
+            | ProcessError::Skipped
+            | ProcessError::UnknownType { .. },
+        ) => AttemptEnd::NotBegun,
     }
 }
 
-/// An attempt at an event, and its result.
-type AttemptResult<'a> = (&'a EventRequest, &'a Result<Processed, ProcessError>);
+async fn end_attempts<P: InboxPool>(inbox: &PgInbox<P>, ended: &[(CountedAttempt, AttemptEnd)]) {
+    if let Err(error) = inbox.end_attempts(ended).await {
+        tracing::debug!("the count of attempts stays as it was: {error}");
+    }
+}
 
 /// The event of a dead letter that an operator published again has its recorded failure deleted, so that it runs.
 const REOPENED: ProcessError = ProcessError::Busy { retry_after: Duration::ZERO };
@@ -306,7 +342,11 @@ fn failed(error: &WorkError, request: &EventRequest) -> ProcessError {
     })
 }
 
-/// Runs a batch of events in one transaction: each under a savepoint of its own.
+/// Runs a batch of events: in one transaction, each under a savepoint of its own.
+///
+/// An event with an earlier attempt of which no result is known runs in a transaction of its own, after the others: a
+/// process may have died of it. Its attempt is counted immediately before. So an event that kills the process raises no
+/// count but its own, and becomes a dead letter alone.
 pub(crate) async fn process_batch<P, H>(
     inbox: PgInbox<P>,
     inner: ErrorHandling<H>,
@@ -317,51 +357,143 @@ where
     P::Tx: 'static,
     H: Handler<P::Tx>,
 {
-    let admitting: Vec<_> = requests.iter_mut().map(|it| inner.admit(&inbox, it)).collect();
-    let admitted: Vec<_> = stream::iter(admitting).buffered(COUNTED_AT_ONCE).collect().await;
-    let events: Vec<_> = admitted.iter().filter_map(|event| event.as_ref().ok().cloned()).collect();
-    let mut by_event = HashMap::new();
-    for (event, request) in admitted.iter().zip(&requests) {
-        if let Ok(event) = event {
-            // Of two copies in a batch, the inbox runs the first.
-            by_event.entry(event.clone()).or_insert_with(|| request.clone());
+    let mut batch = Batch { results: requests.iter().map(|_| None).collect(), ..Batch::default() };
+    for (at, request) in requests.iter().enumerate() {
+        match admit(&inbox, request).await {
+            Ok(event) => batch.admitted.push((at, event)),
+            Err(result) => batch.results[at] = Some(result),
         }
     }
-    let by_event = Arc::new(by_event);
-    let done = inbox
-        .process_each(
-            &events,
-            async move |tx: &mut P::Tx, event: &InboxEvent, context: &InboxContext| {
-                let request = by_event.get(event).cloned();
-                let request = request.ok_or_else(|| WorkError::retry("the batch lost an event"))?;
-                inner.in_transaction(tx, request, context.clone()).await
-            },
-        )
-        .await;
-    let mut done: std::vec::IntoIter<_> = match done {
-        Ok(results) => results.into_iter(),
-        Err(error) => {
-            let what = Error::new(ErrorKind::Unavailable, format!("the batch failed: {error}"));
-            let all = events.iter().map(|_| Err(InboxError::Store(what.clone())));
-            all.collect::<Vec<_>>().into_iter()
-        }
-    };
-    let (mut results, mut attempted) = (Vec::with_capacity(requests.len()), Vec::new());
-    for (event, request) in admitted.into_iter().zip(&requests) {
-        results.push(match event {
-            Err(result) => result,
-            Ok(event) => {
-                let result = match done.next() {
-                    None => Err(ProcessError::Busy { retry_after: BUSY }),
-                    Some(done) => after_attempt(&inbox, &event, done, request).await,
-                };
-                attempted.push((request, results.len()));
-                result
+    let attempts = batch.begin_attempts(&inbox, &mut requests, inner.max_attempts()).await;
+    batch.process_together(&inbox, &inner, &requests).await;
+    let ended = attempts
+        .into_iter()
+        .filter_map(|(at, attempt)| Some((attempt, attempt_end(batch.results[at].as_ref()?))));
+    end_attempts(&inbox, &ended.collect::<Vec<_>>()).await;
+    batch.process_each_alone(&inbox, &inner, &requests).await;
+    let unknown = || Err(ProcessError::Busy { retry_after: BUSY });
+    batch.results.into_iter().map(|result| result.unwrap_or_else(unknown)).collect()
+}
+
+/// The events of a batch, each with the index of its request.
+#[derive(Default)]
+struct Batch {
+    results: Vec<Option<Result<Processed, ProcessError>>>,
+    /// Events that may run.
+    admitted: Vec<(usize, InboxEvent)>,
+    /// Those of them that share a transaction.
+    together: Vec<(usize, InboxEvent)>,
+    /// Those with a transaction each.
+    alone: Vec<(usize, InboxEvent)>,
+}
+
+impl Batch {
+    /// Divides the admitted events, and notes the attempts that begin together and have to be counted: one for all
+    /// copies of an event.
+    async fn begin_attempts<P: InboxPool>(
+        &mut self,
+        inbox: &PgInbox<P>,
+        requests: &mut [EventRequest],
+        max_attempts: Option<u32>,
+    ) -> Vec<(usize, CountedAttempt)> {
+        let (mut counted, mut events) = (Vec::new(), Vec::new());
+        for (at, event) in std::mem::take(&mut self.admitted) {
+            let request = &requests[at];
+            let has_to_be_counted = max_attempts.is_some_and(|max| request.has_to_be_counted(max));
+            if !has_to_be_counted {
+                self.together.push((at, event));
+            } else if request.event.message.deliveries.is_some() {
+                self.alone.push((at, event));
+            } else if let Ok(attempts_event) = attempts_event(request) {
+                counted.push((at, event));
+                events.push(attempts_event);
             }
-        });
+        }
+        let begun = match inbox.begin_together(&events).await {
+            Ok(begun) => begun,
+            Err(error) => {
+                for (at, _) in counted {
+                    self.results[at] = Some(Err(ProcessError::Store(error.clone())));
+                }
+                return Vec::new();
+            }
+        };
+        let (mut attempts, mut first_copies) = (Vec::new(), HashSet::new());
+        for (((at, event), attempts_event), attempt) in counted.into_iter().zip(events).zip(begun) {
+            let Some(attempt) = attempt else {
+                self.alone.push((at, event));
+                continue;
+            };
+            requests[at].counted_attempt = Some(attempt.number());
+            if first_copies.insert(attempts_event) {
+                attempts.push((at, attempt));
+            }
+            self.together.push((at, event));
+        }
+        attempts
     }
-    let attempted: Vec<_> =
-        attempted.into_iter().map(|(request, at)| (request, &results[at])).collect();
-    discount(&inbox, &attempted).await;
-    results
+
+    async fn process_together<P, H>(
+        &mut self,
+        inbox: &PgInbox<P>,
+        inner: &ErrorHandling<H>,
+        requests: &[EventRequest],
+    ) where
+        P: InboxPool + Clone + 'static,
+        P::Tx: 'static,
+        H: Handler<P::Tx>,
+    {
+        let events: Vec<_> = self.together.iter().map(|(_, event)| event.clone()).collect();
+        if events.is_empty() {
+            return;
+        }
+        let mut by_event = HashMap::new();
+        for (at, event) in &self.together {
+            // Of two copies in a batch, the inbox runs the first.
+            by_event.entry(event.clone()).or_insert_with(|| requests[*at].clone());
+        }
+        let (by_event, inner) = (Arc::new(by_event), inner.clone());
+        let done = inbox
+            .process_each(
+                &events,
+                async move |tx: &mut P::Tx, event: &InboxEvent, context: &InboxContext| {
+                    let request = by_event.get(event).cloned();
+                    let lost = || WorkError::retry("the batch lost an event");
+                    inner.in_transaction(tx, request.ok_or_else(lost)?, context.clone()).await
+                },
+            )
+            .await;
+        let done = done.unwrap_or_else(|error| {
+            let what = Error::new(ErrorKind::Unavailable, format!("the batch failed: {error}"));
+            events.iter().map(|_| Err(InboxError::Store(what.clone()))).collect()
+        });
+        for ((at, event), done) in self.together.iter().zip(done) {
+            self.results[*at] = Some(after_attempt(inbox, event, done, &requests[*at]).await);
+        }
+    }
+
+    /// One after the other, because the process may die of each.
+    async fn process_each_alone<P, H>(
+        &mut self,
+        inbox: &PgInbox<P>,
+        inner: &ErrorHandling<H>,
+        requests: &[EventRequest],
+    ) where
+        P: InboxPool + Clone + 'static,
+        P::Tx: 'static,
+        H: Handler<P::Tx>,
+    {
+        let mut failed = HashSet::new();
+        for (at, event) in &self.alone {
+            // A copy of an event that has just failed is no reason to try it again at once.
+            let result = match failed.contains(event) {
+                true => Err(ProcessError::Busy { retry_after: BUSY }),
+                false => process_alone(inbox, inner, requests[*at].clone(), event).await,
+            };
+            if matches!(result, Err(ProcessError::Retry(_))) {
+                failed.insert(event.clone());
+            }
+            self.results[*at] = Some(result);
+        }
+    }
 }

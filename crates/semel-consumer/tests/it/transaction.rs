@@ -15,6 +15,7 @@ use semel_consumer::{
 use semel_core::WorkError;
 use semel_inbox::{DeadpoolTx, PgInbox};
 use serde_json::Value;
+use tokio::sync::Notify;
 use tokio_postgres::{Client, NoTls};
 
 use crate::fixture::{Scene, message};
@@ -203,7 +204,8 @@ async fn attempts_that_leave_no_trace_in_the_transaction_are_limited() {
     // Each counted attempt killed its process.
     let event = semel_inbox::InboxEvent::new("idempotency:a", "users").unwrap();
     for attempt in 1..=3 {
-        assert_eq!(inbox.count_attempt(&event).await.unwrap(), Some(attempt));
+        let counted = inbox.count_attempt(&event).await.unwrap().unwrap();
+        assert_eq!(counted.number(), attempt);
     }
     let handler = handler(&database.schema, &runs);
     let builder = scene.builder().max_attempts(3).transactional(inbox, handler);
@@ -224,7 +226,8 @@ async fn attempts_are_limited_without_a_count_of_deliveries() {
         // Three processes died of it.
         let event = semel_inbox::InboxEvent::new("idempotency:poison", "users").unwrap();
         for attempt in 1..=3 {
-            assert_eq!(inbox.count_attempt(&event).await.unwrap(), Some(attempt));
+            let counted = inbox.count_attempt(&event).await.unwrap().unwrap();
+            assert_eq!(counted.number(), attempt);
         }
         let run = async || {
             let inbox = database.inbox().await;
@@ -251,6 +254,99 @@ async fn attempts_are_limited_without_a_count_of_deliveries() {
         assert_eq!(scene.letters().len(), 1, "batch {batch}");
         database.remove().await;
     }
+}
+
+/// A handler that kills its process with the event `poison`, as far as one process can show that: it never returns.
+fn deadly(schema: &str, dies: &Arc<Notify>) -> impl Handler<DeadpoolTx> + use<> {
+    let (insert, dies) = (format!("INSERT INTO {schema}.effects VALUES ($1, 1)"), dies.clone());
+    transaction_fn(move |tx: &mut DeadpoolTx, event: Event<Value>, _: EventContext| {
+        let (insert, dies) = (insert.clone(), dies.clone());
+        Box::pin(async move {
+            let id = event.message.message_id.clone().unwrap_or_default();
+            if id == "poison" {
+                dies.notify_one();
+                std::future::pending::<()>().await;
+            }
+            tx.execute(&insert, &[&id]).await?;
+            Ok::<_, WorkError>(())
+        })
+    })
+}
+
+/// Runs processes that die of the event `poison`, until one of them ends. Returns how many died.
+async fn deaths_by_poison(
+    scene: &Scene,
+    database: &Database,
+    max_attempts: u32,
+    batch: usize,
+) -> u32 {
+    let dies = Arc::new(Notify::new());
+    for deaths in 0..10 {
+        let (inbox, handler) = (database.inbox().await, deadly(&database.schema, &dies));
+        let builder = scene.builder().max_attempts(max_attempts).concurrency(1);
+        let consumer = builder.transactional_batch(inbox, handler, batch).build().unwrap();
+        let mut process = tokio::spawn(consumer.run());
+        tokio::select! {
+            ended = &mut process => {
+                ended.unwrap().unwrap();
+                return deaths;
+            }
+            () = dies.notified() => process.abort(),
+        }
+        let _ = process.await;
+        scene.source.take_back();
+    }
+    panic!("the event has no limit");
+}
+
+#[tokio::test]
+async fn an_event_that_kills_its_process_makes_no_dead_letter_of_its_batch() {
+    for (max_attempts, batch) in [(1, 50), (3, 50), (3, 1)] {
+        let database = Database::new().await;
+        let messages = ["a", "poison", "b", "c"].map(|id| says(id, "ok"));
+        let scene = Scene::new(messages);
+        scene.source.inject(MemoryFaults { hides_deliveries: true, ..MemoryFaults::NONE });
+        let deaths = deaths_by_poison(&scene, &database, max_attempts, batch).await;
+        // In a batch, the first death cannot be attributed to one of its events.
+        let together = u32::from(batch > 1);
+        assert_eq!(deaths, max_attempts + together, "batch {batch}");
+        assert_eq!(database.effects().await, ["a", "b", "c"], "batch {batch}");
+        let letters = scene.letters();
+        let ids: Vec<_> = letters.iter().map(|it| it.event_id.as_deref().unwrap()).collect();
+        assert_eq!(ids, ["poison"], "batch {batch}, at most {max_attempts} attempts");
+        assert_eq!(letters[0].reason, DeadLetterReason::AttemptsExhausted);
+        database.remove().await;
+    }
+}
+
+#[tokio::test]
+async fn many_copies_in_a_batch_are_one_attempt() {
+    let (database, runs) = (Database::new().await, Arc::default());
+    let scene = Scene::new(["a", "a", "a", "a", "a", "b"].map(|id| says(id, "ok")));
+    scene.source.inject(MemoryFaults { hides_deliveries: true, ..MemoryFaults::NONE });
+    let handler = handler(&database.schema, &runs);
+    let builder = scene.builder().max_attempts(2).concurrency(1);
+    let builder = builder.transactional_batch(database.inbox().await, handler, 50);
+    builder.build().unwrap().run().await.unwrap();
+    assert_eq!(database.effects().await, ["a", "b"]);
+    assert_eq!((runs.load(SeqCst), scene.letters().len(), scene.acks()), (2, 0, 6));
+    assert_eq!(database.recorded().await, 2, "no attempt stays counted");
+    database.remove().await;
+}
+
+#[tokio::test]
+async fn failed_attempts_of_a_batch_are_counted() {
+    let (database, runs) = (Database::new().await, Arc::default());
+    let scene = Scene::new([says("a", "retry"), says("a", "retry"), says("b", "ok")]);
+    scene.source.inject(MemoryFaults { hides_deliveries: true, ..MemoryFaults::NONE });
+    let handler = handler(&database.schema, &runs);
+    let builder = scene.builder().max_attempts(2).concurrency(1);
+    let builder = builder.transactional_batch(database.inbox().await, handler, 50);
+    builder.build().unwrap().run().await.unwrap();
+    assert_eq!(database.effects().await, ["b"]);
+    assert_eq!((runs.load(SeqCst), scene.letters().len()), (3, 1), "two attempts at a, one at b");
+    assert_eq!(database.recorded().await, 2, "no attempt stays counted");
+    database.remove().await;
 }
 
 #[tokio::test]

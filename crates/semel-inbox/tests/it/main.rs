@@ -5,6 +5,7 @@
 #[path = "../../../semel-store-postgres/tests/common/mod.rs"]
 mod common;
 
+mod attempts;
 mod bad_events;
 mod batch;
 mod drivers;
