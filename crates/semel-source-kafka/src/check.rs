@@ -39,7 +39,11 @@ fn topic(topic: &TopicSettings) -> Vec<Finding> {
         )];
     }
     let mut findings = vec![Finding::good(match topic.retention {
-        Some(retention) => format!("topic {name}: records are kept for {retention:?}"),
+        Some(retention) => {
+            format!(
+                "topic {name}: records are kept for up to {retention:?} (retention.ms and segment.ms)"
+            )
+        }
         None => format!("topic {name}: records are kept without a limit of time"),
     })];
     if topic.is_compacted {

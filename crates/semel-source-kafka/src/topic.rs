@@ -32,11 +32,14 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Events of the driver that are looked at for the reason of a failed request.
 const EVENTS: usize = 100;
 
+/// `segment.ms` of a topic that does not say otherwise: seven days.
+const DEFAULT_SEGMENT_MS: u64 = 7 * 24 * 3600 * 1000;
+
 /// What matters of a topic's settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TopicSettings {
     pub(crate) name: String,
-    /// How long records are kept. `None`: without limit, or it is not known.
+    /// How long records are kept at most. `None`: without limit, or it is not known.
     pub(crate) retention: Option<Duration>,
     /// Earlier records of a key are removed.
     pub(crate) is_compacted: bool,
@@ -209,13 +212,53 @@ impl TopicSettings {
         // -1 is without limit.
         let limit = |name: &str| value(name).and_then(|value| value.parse::<u64>().ok());
         let (is_compacted, deletes) = (policies.contains("compact"), policies.contains("delete"));
-        let retention = limit("retention.ms").map(Duration::from_millis);
+        // Kafka removes whole segments, when the newest record of a segment is old enough. A segment takes records for
+        // up to segment.ms, so its oldest record stays for so much longer.
+        let segment = limit("segment.ms").unwrap_or(DEFAULT_SEGMENT_MS);
+        let retention = limit("retention.ms").map(|millis| millis.saturating_add(segment));
         Self {
             name: name.to_owned(),
-            retention: retention.filter(|_| deletes),
+            retention: retention.map(Duration::from_millis).filter(|_| deletes),
             is_compacted,
             retention_bytes: limit("retention.bytes").filter(|_| deletes),
             is_known: true,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rdkafka::admin::{ConfigEntry, ConfigSource, OwnedResourceSpecifier};
+
+    use super::*;
+
+    fn read(entries: &[(&str, &str)]) -> TopicSettings {
+        let entry = |(name, value): &(&str, &str)| ConfigEntry {
+            name: (*name).to_owned(),
+            value: Some((*value).to_owned()),
+            source: ConfigSource::DynamicTopic,
+            is_read_only: false,
+            is_default: false,
+            is_sensitive: false,
+        };
+        let specifier = OwnedResourceSpecifier::Topic("orders".to_owned());
+        let entries = entries.iter().map(entry).collect();
+        TopicSettings::read("orders", Some(&ConfigResource { specifier, entries }))
+    }
+
+    #[test]
+    fn the_first_record_of_a_segment_is_kept_until_the_last_one_is_old() {
+        fn retention(entries: &[(&str, &str)]) -> Option<u128> {
+            read(entries).retention.map(|it| it.as_millis())
+        }
+        let (hour, minute) = (("retention.ms", "3600000"), ("segment.ms", "60000"));
+        assert_eq!(retention(&[hour, minute]), Some(3_660_000));
+        assert_eq!(retention(&[hour]), Some(3_600_000 + 7 * 24 * 3_600_000));
+        assert_eq!(retention(&[("retention.ms", "-1"), minute]), None);
+        assert_eq!(retention(&[hour, minute, ("cleanup.policy", "compact")]), None);
+        assert_eq!(
+            retention(&[hour, minute, ("cleanup.policy", "compact,delete")]),
+            Some(3_660_000)
+        );
     }
 }

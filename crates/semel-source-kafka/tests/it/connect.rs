@@ -47,15 +47,17 @@ async fn tls_with_a_broker_that_has_none_is_named() {
 async fn the_topics_retention_is_the_redelivery_window() {
     let topic = TestTopic::new().await;
     topic.create(&unique("x"), 1, 1, &[]).await;
-    let week = Duration::from_secs(7 * 24 * 3600);
-    assert_eq!(topic.source().await.info().redelivery_window, Some(week));
+    // Seven days of retention, and seven days for the records of one segment.
+    let two_weeks = Duration::from_secs(14 * 24 * 3600);
+    assert_eq!(topic.source().await.info().redelivery_window, Some(two_weeks));
+    let hour = [("retention.ms", "3600000"), ("segment.ms", "600000")];
     for (settings, window) in [
-        ([("retention.ms", "3600000")], Some(Duration::from_secs(3600))),
-        ([("retention.ms", "-1")], None),
-        ([("cleanup.policy", "compact")], None),
+        (&hour[..], Some(Duration::from_secs(3600 + 600))),
+        (&[("retention.ms", "-1")], None),
+        (&[("cleanup.policy", "compact")], None),
     ] {
         let name = unique("t");
-        topic.create(&name, 1, 1, &settings).await;
+        topic.create(&name, 1, 1, settings).await;
         let url = format!("kafka://{}/{name}?group=g", topic.brokers);
         let source = KafkaSource::connect(&url).await.unwrap();
         assert_eq!(source.info().redelivery_window, window, "{settings:?}");
