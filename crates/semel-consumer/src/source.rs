@@ -19,7 +19,9 @@ pub trait Source: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// When the broker cannot be reached. The runtime waits and calls again.
+    /// When the broker cannot be reached. The runtime waits and calls again. With
+    /// [`ErrorKind::Closed`](semel_core::ErrorKind::Closed) the source has ended for a reason that no further call can
+    /// change: the runtime stops, and the consumer ends with this error.
     async fn receive(&self, max: usize) -> Result<Vec<Delivery>>;
 
     /// What does not change while the source is open.

@@ -81,6 +81,12 @@ pub(crate) fn closed() -> Error {
     Error::new(ErrorKind::Closed, "kafka: the source is closed")
 }
 
+/// The driver's consumer cannot be used any more.
+pub(crate) fn ended(why: &Error) -> Error {
+    let what = format!("{why}; this consumer receives nothing more, and has to be restarted");
+    Error::new(ErrorKind::Closed, what).with_source(why.clone())
+}
+
 /// The thread that fetches records has ended, and nothing starts it again.
 pub(crate) fn thread_ended() -> Error {
     Error::new(

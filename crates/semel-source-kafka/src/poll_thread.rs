@@ -209,6 +209,12 @@ impl PollThread {
     }
 
     fn report(&self, failed: &KafkaError) {
+        if let KafkaError::MessageConsumptionFatal(_) = failed {
+            // The driver reports it once, and then delivers nothing more.
+            let why = error::ended(&self.reports.explain("the group of this source", failed));
+            tracing::error!("{why}");
+            return self.queue.end(why);
+        }
         if let KafkaError::MessageConsumption(RDKafkaErrorCode::AllBrokersDown) = failed {
             return self.queue.fail(error::unreachable());
         }

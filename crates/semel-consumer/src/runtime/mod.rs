@@ -159,6 +159,12 @@ impl Runtime {
                     backoff = Backoff::SHORT;
                     self.accept(deliveries);
                 }
+                // A process that goes on would look alive and consume nothing.
+                Some(Err(error)) if error.kind() == ErrorKind::Closed => {
+                    tracing::error!("the source has ended, and the consumer stops: {error}");
+                    self.fatal.lock().get_or_insert(error);
+                    return;
+                }
                 Some(Err(error)) => {
                     let pause = backoff.next_delay();
                     tracing::warn!("cannot receive messages, trying again in {pause:?}: {error}");

@@ -8,5 +8,6 @@ mod dead_letters_postgres;
 mod fixture;
 mod identity;
 mod settings;
+mod source_end;
 #[cfg(feature = "inbox")]
 mod transaction;

@@ -7,6 +7,7 @@ use rdkafka::{
     producer::{FutureProducer, FutureRecord},
 };
 use semel_consumer::{Delivery, Message, Source};
+use semel_core::ErrorKind;
 use semel_source_kafka::KafkaSource;
 use tokio::time::{Instant, sleep};
 
@@ -122,4 +123,43 @@ async fn partitions_that_are_added_are_consumed() {
     let delivery = receive_one(&source).await;
     assert_eq!(delivery.message.position, format!("{}/3/0", topic.name));
     delivery.ack().await.unwrap();
+}
+
+/// A static member whose place another one has taken is fenced: the driver reports it once, and its consumer receives
+/// nothing more.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_the_group_has_replaced_fails_with_the_reason() {
+    let mut topic = TestTopic::with_one_partition().await;
+    topic.options = "&group.instance.id=one&heartbeat.interval.ms=100&session.timeout.ms=6000";
+    let replaced = topic.source().await;
+    topic.publish_numbers(0..1).await;
+    receive_one(&replaced).await.ack().await.unwrap();
+    let new = topic.source().await;
+    for _ in 0..2 {
+        let failed = async {
+            loop {
+                match replaced.receive(1).await {
+                    Err(error) if error.kind() == ErrorKind::Closed => break error,
+                    Err(_) => {}
+                    Ok(received) => {
+                        assert!(!received.is_empty(), "it has not ended without a reason")
+                    }
+                }
+            }
+        };
+        let error = soon(failed).await;
+        assert!(error.to_string().contains("restarted"), "{error}");
+    }
+    topic.publish_numbers(1..2).await;
+    let received = async {
+        loop {
+            let delivery = receive_one(&new).await;
+            if body(&delivery) == "1" {
+                break;
+            }
+            delivery.ack().await.unwrap();
+        }
+    };
+    soon(received).await;
+    soon(replaced.close()).await.unwrap();
 }

@@ -33,7 +33,8 @@ async fn the_doctor_leaves_a_running_worker_its_partitions() {
     let report = setup.diagnosis(0).await;
     assert_eq!(report["source"]["name"], format!("kafka {}/{}", topic.name, topic.group));
     let source = report["source"].to_string();
-    for words in ["kept for up to 1209600s", "offset reset earliest", "committed offsets in 1 of 3"] {
+    for words in ["kept for up to 1209600s", "offset reset earliest", "committed offsets in 1 of 3"]
+    {
         assert!(source.contains(words), "{words}: {source}");
     }
     assert!(source.contains("retention: outcomes are kept for 1330560s"), "auto: {source}");
