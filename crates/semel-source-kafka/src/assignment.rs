@@ -17,7 +17,7 @@ use rdkafka::{
     ClientContext, Offset, TopicPartitionList,
     config::RDKafkaLogLevel,
     consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance},
-    error::KafkaError,
+    error::{KafkaError, KafkaResult},
     types::RDKafkaErrorCode,
 };
 
@@ -35,11 +35,13 @@ pub(crate) struct Assignment {
     queue: Arc<FetchQueue>,
     drain: Duration,
     reports: Reports,
+    /// Held while a commit is on its way.
+    committing: Mutex<()>,
 }
 
 impl Assignment {
     pub(crate) fn new(queue: Arc<FetchQueue>, drain: Duration, reports: Reports) -> Self {
-        Self { partitions: Mutex::default(), queue, drain, reports }
+        Self { partitions: Mutex::default(), queue, drain, reports, committing: Mutex::default() }
     }
 
     pub(crate) fn get(&self, topic: &str, partition: i32) -> Option<Arc<Partition>> {
@@ -96,15 +98,28 @@ impl Assignment {
         count
     }
 
+    /// Commits what is stored, and waits for the broker.
+    ///
+    /// Commits wait for each other. The driver repeats one that the broker could not take, after a pause and with the
+    /// offsets that it had: a later commit that arrived meanwhile would be taken back.
+    pub(crate) fn commit_stored(&self, consumer: &BaseConsumer<Self>) -> KafkaResult<()> {
+        let _committing = self.committing.lock();
+        let stored: Vec<_> =
+            self.all().into_iter().filter_map(|it| it.stored().map(|next| (it, next))).collect();
+        match consumer.commit_consumer_state(CommitMode::Sync) {
+            Err(error) if !is_nothing_to_commit(&error) => return Err(error),
+            Ok(()) | Err(_) => stored.iter().for_each(|(partition, next)| partition.commit(*next)),
+        }
+        Ok(())
+    }
+
     /// Commits what is done, and waits for the broker.
     pub(crate) fn commit_now(&self, consumer: &BaseConsumer<Self>) {
         self.store_progress(consumer);
-        match consumer.commit_consumer_state(CommitMode::Sync) {
-            Ok(()) => {}
-            Err(error) if is_nothing_to_commit(&error) => {}
-            Err(error) => tracing::warn!(
+        if let Err(error) = self.commit_stored(consumer) {
+            tracing::warn!(
                 "kafka: cannot commit offsets; messages that are done come again as duplicates: {error}"
-            ),
+            );
         }
     }
 
@@ -160,7 +175,7 @@ fn resume(consumer: &BaseConsumer<Assignment>, revoked: &[Arc<Partition>]) {
 }
 
 /// True if no offset has moved since the last commit.
-pub(crate) fn is_nothing_to_commit(error: &KafkaError) -> bool {
+fn is_nothing_to_commit(error: &KafkaError) -> bool {
     error.rdkafka_error_code() == Some(RDKafkaErrorCode::NoOffset)
 }
 

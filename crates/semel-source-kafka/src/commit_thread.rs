@@ -10,10 +10,10 @@ use std::{
     time::Duration,
 };
 
-use rdkafka::consumer::{CommitMode, Consumer};
+use rdkafka::consumer::Consumer;
 use semel_core::Result;
 
-use crate::{assignment::is_nothing_to_commit, error, poll_thread::KafkaConsumer};
+use crate::{error, poll_thread::KafkaConsumer};
 
 /// Pause after a commit that failed.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -57,16 +57,9 @@ impl Drop for CommitThread {
 
 fn commit_when_requested(consumer: &Arc<KafkaConsumer>, requested: &Receiver<()>) {
     while requested.recv().is_ok() {
-        let stored: Vec<_> = {
-            let partitions = consumer.context().all().into_iter();
-            partitions.filter_map(|it| it.stored().map(|next| (it, next))).collect()
-        };
-        match consumer.commit_consumer_state(CommitMode::Sync) {
-            Err(error) if !is_nothing_to_commit(&error) => {
-                tracing::warn!("kafka: cannot commit offsets, trying again: {error}");
-                sleep(PAUSE);
-            }
-            Ok(()) | Err(_) => stored.iter().for_each(|(partition, next)| partition.commit(*next)),
+        if let Err(error) = consumer.context().commit_stored(consumer) {
+            tracing::warn!("kafka: cannot commit offsets, trying again: {error}");
+            sleep(PAUSE);
         }
     }
 }

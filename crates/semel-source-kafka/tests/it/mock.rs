@@ -20,7 +20,7 @@ const EVENTS: u32 = 300;
 type Mock = MockCluster<'static, DefaultProducerContext>;
 
 /// A topic of a mock cluster, in which a consumer works while `disturb` does something to the cluster.
-async fn under(disturb: impl AsyncFnOnce(&Mock, &TestTopic)) {
+async fn under(disturb: impl AsyncFnOnce(&Mock, &TestTopic, &Ledger)) {
     let cluster = MockCluster::new(3).unwrap();
     let mut topic = TestTopic::named(&cluster.bootstrap_servers());
     // A mock group gathers its first members for three seconds, which is longer than the short session of other tests.
@@ -31,7 +31,7 @@ async fn under(disturb: impl AsyncFnOnce(&Mock, &TestTopic)) {
     let records = publish(&topic, 0..EVENTS / 2).await;
     let consumer = ledger.start(&topic).await;
     until("some ran", async || ledger.ran() >= 20).await;
-    disturb(&cluster, &topic).await;
+    disturb(&cluster, &topic, &ledger).await;
     let records = records + publish(&topic, EVENTS / 2..EVENTS).await;
     ledger.finish(&topic, EVENTS, records).await;
     consumer.stop().await;
@@ -40,7 +40,7 @@ async fn under(disturb: impl AsyncFnOnce(&Mock, &TestTopic)) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn commits_that_are_refused_are_repeated() {
-    under(async |cluster, _| {
+    under(async |cluster, _, _| {
         let refusals = [
             RDKafkaRespErr::RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS,
             RDKafkaRespErr::RD_KAFKA_RESP_ERR_NOT_COORDINATOR,
@@ -52,9 +52,28 @@ async fn commits_that_are_refused_are_repeated() {
     .await;
 }
 
+/// The driver repeats a refused commit with its old offsets, while the partitions that are taken away are committed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_that_is_repeated_takes_no_later_one_back() {
+    under(async |cluster, topic, ledger| {
+        let refusals = [
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS,
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT,
+        ];
+        cluster.request_errors(RDKafkaApiKey::OffsetCommit, &refusals);
+        let second = ledger.start(topic).await;
+        for _ in 0..20 {
+            cluster.request_errors(RDKafkaApiKey::OffsetCommit, &refusals);
+            sleep(Duration::from_millis(200)).await;
+        }
+        second.stop().await;
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn fetches_that_are_refused_are_repeated() {
-    under(async |cluster, _| {
+    under(async |cluster, _, _| {
         let refusals = [
             RDKafkaRespErr::RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION,
             RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN,
@@ -67,7 +86,7 @@ async fn fetches_that_are_refused_are_repeated() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_coordinator_that_moves_loses_nothing() {
-    under(async |cluster, topic| {
+    under(async |cluster, topic, _| {
         for broker in [2, 3, 1] {
             cluster.coordinator(MockCoordinator::Group(topic.group.clone()), broker).unwrap();
             sleep(Duration::from_millis(300)).await;
@@ -78,7 +97,7 @@ async fn a_coordinator_that_moves_loses_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn brokers_that_go_down_one_after_another_lose_nothing() {
-    under(async |cluster, _| {
+    under(async |cluster, _, _| {
         for broker in 1..=3 {
             cluster.broker_down(broker).unwrap();
             sleep(Duration::from_millis(500)).await;
@@ -90,7 +109,7 @@ async fn brokers_that_go_down_one_after_another_lose_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_that_the_group_has_forgotten_joins_again() {
-    under(async |cluster, _| {
+    under(async |cluster, _, _| {
         let refusals = [
             RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID,
             RDKafkaRespErr::RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION,
