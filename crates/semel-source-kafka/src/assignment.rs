@@ -110,6 +110,7 @@ impl Assignment {
             Err(error) if !is_nothing_to_commit(&error) => return Err(error),
             Ok(()) | Err(_) => stored.iter().for_each(|(partition, next)| partition.commit(*next)),
         }
+        self.reports.succeeded();
         Ok(())
     }
 

@@ -71,11 +71,17 @@ fn no_text() -> std::io::Error {
     std::io::Error::other("the path is no text")
 }
 
-/// What the driver reports about one client. Clones are of the same client.
+/// What the driver has reported about one client since its last success. Clones are of the same client.
 #[derive(Clone, Default)]
 pub(crate) struct Reports(Arc<Mutex<Option<RDKafkaErrorCode>>>);
 
 impl Reports {
+    /// A request has succeeded: what was reported before is no reason for a later silence. One interrupted handshake is
+    /// enough for a report.
+    pub(crate) fn succeeded(&self) {
+        *self.0.lock() = None;
+    }
+
     /// The error for a request that failed. The driver says only that no broker answers; why, it has reported before.
     pub(crate) fn explain(&self, subject: &str, failed: &KafkaError) -> Error {
         let reported = *self.0.lock();
@@ -138,5 +144,25 @@ impl ConsumerContext for Reports {}
 impl fmt::Debug for Reports {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Reports").field(&*self.0.lock()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use semel_core::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn a_report_explains_silence_until_a_request_succeeds() {
+        let reports = Reports::default();
+        let silence = KafkaError::MessageProduction(RDKafkaErrorCode::MessageTimedOut);
+        let kind = || reports.explain("topic t", &silence).kind();
+        assert_eq!(kind(), ErrorKind::Unavailable);
+        reports.error(KafkaError::Global(RDKafkaErrorCode::SSL), "SSL handshake failed");
+        assert_eq!(kind(), ErrorKind::Invalid);
+        assert_eq!(kind(), ErrorKind::Invalid, "it did not change");
+        reports.succeeded();
+        assert_eq!(kind(), ErrorKind::Unavailable);
     }
 }

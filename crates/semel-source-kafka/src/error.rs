@@ -71,6 +71,26 @@ pub(crate) fn is_missing(error: &Error) -> bool {
     source == Some(&Code::UnknownTopicOrPartition)
 }
 
+/// True for an error of one topic or message, which no broker and no later connection takes. Not for one of the login or
+/// of TLS: the driver reports those for a connection that was interrupted, too.
+pub(crate) fn is_of_the_message(error: &Error) -> bool {
+    let source = std::error::Error::source(error).and_then(|it| it.downcast_ref::<Code>());
+    matches!(
+        source,
+        Some(
+            Code::UnknownTopic
+                | Code::UnknownTopicOrPartition
+                | Code::UnknownPartition
+                | Code::InvalidTopic
+                | Code::TopicAuthorizationFailed
+                | Code::MessageSizeTooLarge
+                | Code::InvalidMessageSize
+                | Code::PolicyViolation
+                | Code::InvalidRecord
+        )
+    )
+}
+
 pub(crate) fn unreachable() -> Error {
     unavailable(
         "kafka: no broker answers; check the addresses, and that the brokers run".to_owned(),
@@ -122,6 +142,18 @@ mod tests {
         assert_eq!(kind(Code::TopicAuthorizationFailed), ErrorKind::Invalid);
         assert_eq!(kind(Code::MessageSizeTooLarge), ErrorKind::Invalid);
         assert_eq!(kind(Code::QueueFull), ErrorKind::Full);
+    }
+
+    #[test]
+    fn only_topic_and_message_are_reasons_to_give_up_a_message() {
+        let is_given_up = |code| is_of_the_message(&of_code("topic t", code));
+        assert!(
+            is_given_up(Code::UnknownTopicOrPartition) && is_given_up(Code::MessageSizeTooLarge)
+        );
+        for code in [Code::SSL, Code::Authentication, Code::MessageTimedOut, Code::QueueFull] {
+            assert!(!is_given_up(code), "{code}");
+        }
+        assert!(!is_of_the_message(&unreachable()));
     }
 
     #[test]

@@ -168,6 +168,7 @@ impl PollThread {
             }
         }
         if !records.is_empty() {
+            self.reports.succeeded();
             self.queue.push(records);
         }
     }

@@ -75,7 +75,10 @@ impl Producer {
         let subject = format!("topic {topic}");
         let explain = |failed: &KafkaError| reports.explain(&subject, failed);
         match producer.send(new, DELIVERY).await {
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                reports.succeeded();
+                Ok(())
+            }
             Err((failed, _)) => Err(explain(&failed)),
         }
     }

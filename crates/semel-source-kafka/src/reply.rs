@@ -1,11 +1,12 @@
 //! Sends the recorded outcome of a message to the topic that its producer named.
 
 use semel_consumer::{Message, reply_headers};
-use semel_core::{Body, ErrorKind, Outcome, Result};
+use semel_core::{Body, Outcome, Result};
 use tokio::sync::OnceCell;
 
 use crate::{
     client::Cluster,
+    error,
     message::key_bytes,
     producer::{NewRecord, Producer},
     url::is_topic,
@@ -44,7 +45,7 @@ impl Replies {
             headers: &reply_headers(message, outcome),
         };
         match producer.produce(record).await {
-            Err(error) if error.kind() == ErrorKind::Invalid => {
+            Err(error) if error::is_of_the_message(&error) => {
                 tracing::warn!(position, "the reply cannot be sent: {error}");
                 Ok(())
             }
