@@ -33,12 +33,15 @@ fn topic(topic: &TopicSettings) -> Vec<Finding> {
             format!(
                 "topic {name}: this user may not read its settings, so it is not known how long records are kept"
             ),
-            format!(
-                "allow DescribeConfigs on topic {name}, or set the retention of outcomes by hand"
-            ),
+            format!("allow DescribeConfigs on topic {name}, or set redelivery-window"),
         )];
     }
-    let mut findings = vec![Finding::good(match topic.retention {
+    if let Some(window) = topic.redelivery_window().filter(|_| topic.is_given) {
+        return vec![Finding::good(format!(
+            "topic {name}: copies come for up to {window:?} (redelivery-window); its settings were not read"
+        ))];
+    }
+    let mut findings = vec![Finding::good(match topic.redelivery_window() {
         Some(retention) => {
             format!(
                 "topic {name}: records are kept for up to {retention:?} (retention.ms and segment.ms)"

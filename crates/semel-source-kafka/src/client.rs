@@ -94,7 +94,7 @@ impl Reports {
 }
 
 /// True if the code says that there was no answer, and not why.
-pub(crate) const fn is_silence(code: RDKafkaErrorCode) -> bool {
+const fn is_silence(code: RDKafkaErrorCode) -> bool {
     matches!(
         code,
         RDKafkaErrorCode::BrokerTransportFailure

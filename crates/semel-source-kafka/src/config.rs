@@ -3,13 +3,14 @@
 use std::{fmt, time::Duration};
 
 use semel_consumer::{ConsumerPlan, ExaminedSource};
-use semel_core::{Error, Result};
+use semel_core::{Error, ErrorKind, Result};
 
 use crate::{
     client::Cluster,
     examine,
     message::OrderingKey,
     source::KafkaSource,
+    topic::{self, TopicSettings},
     url::{self, KafkaUrl, is_topic, not_understood},
 };
 
@@ -47,6 +48,7 @@ pub struct KafkaSourceBuilder {
     ordering_key: Option<OrderingKey>,
     window: Option<usize>,
     drain: Option<Duration>,
+    redelivery_window: Option<Duration>,
     settings: Vec<(String, String)>,
 }
 
@@ -61,6 +63,7 @@ pub(crate) struct SourceSettings {
     pub(crate) ordering_key: OrderingKey,
     pub(crate) window: usize,
     pub(crate) drain: Duration,
+    pub(crate) redelivery_window: Option<Duration>,
 }
 
 impl KafkaSourceBuilder {
@@ -80,6 +83,7 @@ impl KafkaSourceBuilder {
             ordering_key: None,
             window: None,
             drain: None,
+            redelivery_window: None,
             settings: Vec::new(),
         }
     }
@@ -116,6 +120,12 @@ impl KafkaSourceBuilder {
     /// URL: `?drain=5s`.
     pub fn drain(self, drain: Duration) -> Self {
         Self { drain: Some(drain), ..self }
+    }
+
+    /// For how long copies of a message can come, if the settings of the topics are not to be read: the user lacks the
+    /// right, or the cluster does not serve the request. By default they are read. In a URL: `?redelivery-window=336h`.
+    pub fn redelivery_window(self, window: Duration) -> Self {
+        Self { redelivery_window: Some(window), ..self }
     }
 
     /// A setting of librdkafka, such as `sasl.mechanism`. Those that decide whether messages can be lost are refused.
@@ -170,6 +180,7 @@ impl KafkaSourceBuilder {
         settings.offset_reset = self.offset_reset.unwrap_or(settings.offset_reset);
         settings.window = self.window.unwrap_or(settings.window);
         settings.drain = self.drain.unwrap_or(settings.drain);
+        settings.redelivery_window = self.redelivery_window.or(settings.redelivery_window);
         for (name, value) in &self.settings {
             settings.cluster.set(name, value)?;
         }
@@ -196,6 +207,22 @@ impl SourceSettings {
             )));
         }
         Ok(())
+    }
+
+    /// The settings of the topics, unless they are given.
+    pub(crate) async fn topic_settings(&self) -> Result<Vec<TopicSettings>> {
+        if let Some(window) = self.redelivery_window {
+            return Ok(self.topics.iter().map(|it| TopicSettings::given(it, window)).collect());
+        }
+        topic::settings_of(&self.cluster, &self.topics).await.map_err(|error| match error.kind() {
+            ErrorKind::Unavailable => crate::error::unavailable(format!(
+                "kafka: the cluster does not say how long it keeps the records of {}; try again, or set \
+                 redelivery-window",
+                self.topics.join(", ")
+            ))
+            .with_source(error),
+            _ => error,
+        })
     }
 
     /// The settings of the consumer for librdkafka.
@@ -242,6 +269,7 @@ fn of_url(url: &str) -> Result<SourceSettings> {
         ordering_key: OrderingKey::default(),
         window: KafkaSourceBuilder::WINDOW,
         drain: KafkaSourceBuilder::DRAIN,
+        redelivery_window: None,
     };
     for (name, value) in options {
         match name.as_str() {
@@ -273,10 +301,15 @@ fn of_url(url: &str) -> Result<SourceSettings> {
                 settings.drain =
                     url::duration(&value).ok_or_else(|| wrong("?drain= is like 5s"))?;
             }
+            "redelivery-window" => {
+                let window = url::duration(&value);
+                let window = window.ok_or_else(|| wrong("?redelivery-window= is like 336h"))?;
+                settings.redelivery_window = Some(window);
+            }
             _ => {
                 return Err(wrong(
-                    "its parameters are group, group-protocol, offset-reset, ordering-key, window, drain, ca, and \
-                     settings of librdkafka, which have a dot in their names",
+                    "its parameters are group, group-protocol, offset-reset, ordering-key, window, drain, \
+                     redelivery-window, ca, and settings of librdkafka, which have a dot in their names",
                 ));
             }
         }
@@ -316,11 +349,12 @@ mod tests {
     #[test]
     fn a_url_sets_what_the_builder_sets() {
         let url = "kafka://h/a,b?group=g&group-protocol=consumer&offset-reset=latest&ordering-key=header:Tenant\
-                   &window=7&drain=250ms&session.timeout.ms=9000";
+                   &window=7&drain=250ms&redelivery-window=2h&session.timeout.ms=9000";
         let settings = KafkaSourceBuilder::new(url).settings().unwrap();
         assert_eq!(settings.topics, ["a", "b"]);
         assert_eq!(settings.ordering_key, OrderingKey::Header("Tenant".to_owned()));
         assert_eq!((settings.window, settings.drain), (7, Duration::from_millis(250)));
+        assert_eq!(settings.redelivery_window, Some(Duration::from_secs(7200)));
         let config = settings.client_config().unwrap();
         assert_eq!(config.get("group.protocol"), Some("consumer"));
         assert_eq!(config.get("partition.assignment.strategy"), None);
@@ -340,6 +374,7 @@ mod tests {
             ("kafka://u:canary@h/a?group=g&window=0", "1 to 10000"),
             ("kafka://u:canary@h/a?group=g&window=x", "?window="),
             ("kafka://u:canary@h/a?group=g&drain=5", "?drain="),
+            ("kafka://u:canary@h/a?group=g&redelivery-window=5", "?redelivery-window="),
             ("kafka://u:canary@h/a?group=g&canary=5", "its parameters are"),
             ("kafka://u:canary@h/a?group=g&group-protocol=new", "?group-protocol="),
             ("kafka://u:canary@h/a?group=g&no.such.setting=canary", "no.such.setting"),

@@ -21,7 +21,7 @@ struct GroupProgress {
 
 pub(crate) async fn run(settings: &SourceSettings, plan: &ConsumerPlan) -> Result<ExaminedSource> {
     let progress = progress(settings).await?;
-    let topics = topic::settings_of(&settings.cluster, &settings.topics).await?;
+    let topics = settings.topic_settings().await?;
     let mut findings = check::findings(settings, &topics, plan);
     findings.push(group(&settings.group, progress));
     Ok(ExaminedSource { info: source::info(settings, &topics), findings })

@@ -66,7 +66,7 @@ impl KafkaSource {
         for topic in &settings.topics {
             topic::find(&settings.cluster, topic).await?;
         }
-        let topics = topic::settings_of(&settings.cluster, &settings.topics).await?;
+        let topics = settings.topic_settings().await?;
         let Polling { consumer, ended } = thread.start().await?;
         let replies = Replies::new(settings.cluster.clone());
         let info = info(&settings, &topics);
@@ -115,8 +115,7 @@ impl Source for KafkaSource {
     }
 
     async fn check(&self, plan: &ConsumerPlan) -> Result<Vec<Finding>> {
-        let SourceSettings { cluster, topics, .. } = &self.settings;
-        let topics = topic::settings_of(cluster, topics).await?;
+        let topics = self.settings.topic_settings().await?;
         Ok(check::findings(&self.settings, &topics, plan))
     }
 
@@ -141,7 +140,8 @@ impl Drop for KafkaSource {
 }
 
 pub(crate) fn info(settings: &SourceSettings, topics: &[TopicSettings]) -> SourceInfo {
-    let windows: Option<Vec<Duration>> = topics.iter().map(|topic| topic.retention).collect();
+    let windows: Option<Vec<Duration>> =
+        topics.iter().map(TopicSettings::redelivery_window).collect();
     SourceInfo {
         name: format!("kafka {}/{}", settings.topics.join(","), settings.group),
         // Kafka waits for as long as the consumer lives.

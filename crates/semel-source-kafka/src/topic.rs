@@ -15,16 +15,13 @@ use semel_core::{Error, Result};
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    client::{Cluster, Reports, is_silence},
+    client::{Cluster, Reports},
     error,
     poll_thread::blocking,
 };
 
 /// How long a request to the controller may take.
 pub(crate) const REQUEST: Duration = Duration::from_secs(10);
-
-/// How long the settings of topics may take. They are not needed to consume.
-const DESCRIBE: Duration = Duration::from_secs(5);
 
 /// The pause between two looks for a topic that was created.
 const LOOK: Duration = Duration::from_millis(50);
@@ -33,20 +30,24 @@ const LOOK: Duration = Duration::from_millis(50);
 const EVENTS: usize = 100;
 
 /// `segment.ms` of a topic that does not say otherwise: seven days.
-const DEFAULT_SEGMENT_MS: u64 = 7 * 24 * 3600 * 1000;
+const DEFAULT_SEGMENT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// What matters of a topic's settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TopicSettings {
     pub(crate) name: String,
-    /// How long records are kept at most. `None`: without limit, or it is not known.
+    /// How long the newest record of a segment is kept. `None`: without limit, or it is not known.
     pub(crate) retention: Option<Duration>,
+    /// How long a segment takes records.
+    pub(crate) segment: Duration,
     /// Earlier records of a key are removed.
     pub(crate) is_compacted: bool,
     /// The size beyond which old records are removed.
     pub(crate) retention_bytes: Option<u64>,
     /// False if this user may not read them.
     pub(crate) is_known: bool,
+    /// They were not read: the retention is what the operator says.
+    pub(crate) is_given: bool,
 }
 
 /// The settings of these topics. A topic that does not exist, or whose settings this user may not read, is not an error:
@@ -57,7 +58,7 @@ pub(crate) async fn settings_of(
 ) -> Result<Vec<TopicSettings>> {
     let admin = Admin::new(cluster)?;
     let wanted: Vec<_> = topics.iter().map(|name| ResourceSpecifier::Topic(name)).collect();
-    let options = AdminOptions::new().request_timeout(Some(DESCRIBE));
+    let options = AdminOptions::new().request_timeout(Some(REQUEST));
     let described = admin.client()?.describe_configs(&wanted, &options).await;
     let subject = format!("the topics {}", topics.join(", "));
     match described {
@@ -72,15 +73,13 @@ pub(crate) async fn settings_of(
     }
 }
 
-/// True for a cluster that does not know the request, which it may leave without an answer.
+/// True if the cluster does not know the request. Not if it does not answer: without the retention of a topic, outcomes
+/// would be kept for a day only, so the source must not open in an outage as if there were none.
 fn is_not_served(error: &KafkaError) -> bool {
-    error::code(error).is_some_and(|code| {
-        is_silence(code)
-            || matches!(
-                code,
-                RDKafkaErrorCode::UnsupportedFeature | RDKafkaErrorCode::UnsupportedVersion
-            )
-    })
+    matches!(
+        error::code(error),
+        Some(RDKafkaErrorCode::UnsupportedFeature | RDKafkaErrorCode::UnsupportedVersion)
+    )
 }
 
 /// How many partitions a topic has. Blocks.
@@ -212,16 +211,32 @@ impl TopicSettings {
         // -1 is without limit.
         let limit = |name: &str| value(name).and_then(|value| value.parse::<u64>().ok());
         let (is_compacted, deletes) = (policies.contains("compact"), policies.contains("delete"));
-        // Kafka removes whole segments, when the newest record of a segment is old enough. A segment takes records for
-        // up to segment.ms, so its oldest record stays for so much longer.
-        let segment = limit("segment.ms").unwrap_or(DEFAULT_SEGMENT_MS);
-        let retention = limit("retention.ms").map(|millis| millis.saturating_add(segment));
+        let millis = |name: &str| limit(name).map(Duration::from_millis);
         Self {
             name: name.to_owned(),
-            retention: retention.map(Duration::from_millis).filter(|_| deletes),
+            retention: millis("retention.ms").filter(|_| deletes),
+            segment: millis("segment.ms").unwrap_or(DEFAULT_SEGMENT),
             is_compacted,
             retention_bytes: limit("retention.bytes").filter(|_| deletes),
             is_known: true,
+            is_given: false,
+        }
+    }
+
+    /// How long a record is kept at most. Kafka removes whole segments, when the newest record of a segment is old enough.
+    /// The oldest one stays for as much longer as the segment takes records.
+    pub(crate) fn redelivery_window(&self) -> Option<Duration> {
+        Some(self.retention?.saturating_add(self.segment))
+    }
+
+    /// The settings of a topic that are not read.
+    pub(crate) fn given(name: &str, retention: Duration) -> Self {
+        Self {
+            name: name.to_owned(),
+            retention: Some(retention),
+            is_known: true,
+            is_given: true,
+            ..Self::default()
         }
     }
 }
@@ -247,18 +262,29 @@ mod tests {
     }
 
     #[test]
+    fn a_silent_cluster_is_not_one_without_settings() {
+        let is_not_served = |code| is_not_served(&KafkaError::AdminOp(code));
+        assert!(is_not_served(RDKafkaErrorCode::UnsupportedFeature));
+        assert!(is_not_served(RDKafkaErrorCode::UnsupportedVersion));
+        for code in [
+            RDKafkaErrorCode::OperationTimedOut,
+            RDKafkaErrorCode::BrokerTransportFailure,
+            RDKafkaErrorCode::AllBrokersDown,
+        ] {
+            assert!(!is_not_served(code), "{code}");
+        }
+    }
+
+    #[test]
     fn the_first_record_of_a_segment_is_kept_until_the_last_one_is_old() {
-        fn retention(entries: &[(&str, &str)]) -> Option<u128> {
-            read(entries).retention.map(|it| it.as_millis())
+        fn window(entries: &[(&str, &str)]) -> Option<u128> {
+            read(entries).redelivery_window().map(|it| it.as_millis())
         }
         let (hour, minute) = (("retention.ms", "3600000"), ("segment.ms", "60000"));
-        assert_eq!(retention(&[hour, minute]), Some(3_660_000));
-        assert_eq!(retention(&[hour]), Some(3_600_000 + 7 * 24 * 3_600_000));
-        assert_eq!(retention(&[("retention.ms", "-1"), minute]), None);
-        assert_eq!(retention(&[hour, minute, ("cleanup.policy", "compact")]), None);
-        assert_eq!(
-            retention(&[hour, minute, ("cleanup.policy", "compact,delete")]),
-            Some(3_660_000)
-        );
+        assert_eq!(window(&[hour, minute]), Some(3_660_000));
+        assert_eq!(window(&[hour]), Some(3_600_000 + 7 * 24 * 3_600_000));
+        assert_eq!(window(&[("retention.ms", "-1"), minute]), None);
+        assert_eq!(window(&[hour, minute, ("cleanup.policy", "compact")]), None);
+        assert_eq!(window(&[hour, minute, ("cleanup.policy", "compact,delete")]), Some(3_660_000));
     }
 }

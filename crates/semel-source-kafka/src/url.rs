@@ -147,7 +147,7 @@ pub(crate) fn flag(value: &str) -> Option<bool> {
     }
 }
 
-/// Parses `500ms`, `30s` or `5m`.
+/// Parses `500ms`, `30s`, `5m` or `36h`.
 pub(crate) fn duration(text: &str) -> Option<Duration> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (count, unit) = text.split_at(digits);
@@ -155,6 +155,7 @@ pub(crate) fn duration(text: &str) -> Option<Duration> {
         "ms" => 1,
         "s" => 1_000,
         "m" => 60_000,
+        "h" => 3_600_000,
         _ => return None,
     };
     count.parse::<u64>().ok()?.checked_mul(millis).map(Duration::from_millis)
@@ -213,6 +214,7 @@ mod tests {
     fn durations_have_a_unit() {
         assert_eq!(duration("500ms"), Some(Duration::from_millis(500)));
         assert_eq!(duration("2m"), Some(Duration::from_secs(120)));
+        assert_eq!(duration("2h"), Some(Duration::from_secs(7200)));
         for wrong in ["", "5", "s", "-5s", "99999999999999999999s"] {
             assert_eq!(duration(wrong), None, "{wrong}");
         }

@@ -24,7 +24,8 @@ async fn under(disturb: impl AsyncFnOnce(&Mock, &TestTopic, &Ledger)) {
     let cluster = MockCluster::new(3).unwrap();
     let mut topic = TestTopic::named(&cluster.bootstrap_servers());
     // A mock group gathers its first members for three seconds, which is longer than the short session of other tests.
-    topic.options = "&heartbeat.interval.ms=100&session.timeout.ms=8000";
+    // It does not answer a request for the settings of topics.
+    topic.options = "&heartbeat.interval.ms=100&session.timeout.ms=8000&redelivery-window=1h";
     cluster.create_topic(&topic.name, PARTITIONS, 3).unwrap();
     let mut ledger = Ledger::default();
     let watcher = ledger.watch(&topic);
