@@ -22,6 +22,9 @@ pub struct Message {
     /// The id that the producer gave the broker, such as `Nats-Msg-Id`. Never an id that the broker made up: that
     /// would differ between two copies of one event.
     pub message_id: Option<String>,
+    /// The key of the record, in a log such as Kafka: it decides the partition, and what a compacted topic keeps. The
+    /// ordering key may come from elsewhere.
+    pub record_key: Option<Bytes>,
     /// Messages with the same key are processed in order.
     pub ordering_key: Option<String>,
     /// How often the broker has delivered this message, this time included. `None` if the broker does not count.
@@ -59,6 +62,12 @@ impl Message {
     #[must_use]
     pub fn with_id(self, id: impl Into<String>) -> Self {
         Self { message_id: Some(id.into()), ..self }
+    }
+
+    /// Sets the key of the record.
+    #[must_use]
+    pub fn with_record_key(self, key: impl Into<Bytes>) -> Self {
+        Self { record_key: Some(key.into()), ..self }
     }
 
     /// Sets the key within which order is kept.

@@ -6,7 +6,7 @@ use semel_core::{Error, Header, Result};
 
 use crate::{
     client::Cluster,
-    message::{MESSAGE_ID_HEADERS, REPLY_TO_HEADERS, key_bytes},
+    message::{MESSAGE_ID_HEADERS, REPLY_TO_HEADERS},
     producer::{NewRecord, Producer},
     url::{KafkaUrl, is_topic},
 };
@@ -16,7 +16,8 @@ const EXAMPLE: &str = "kafka://HOST:9092, kafka://HOST,HOST or kafka+tls://USER:
 /// Publishes messages to Kafka: to the topic of the message, with its key and its headers, and waits until the brokers
 /// have stored it. For redriving dead letters.
 ///
-/// A tombstone is published as one. The ordering key of the message is the key of the record.
+/// A tombstone is published as one. The key of the record is [`Message::record_key`]; the ordering key is not sent,
+/// because a source finds it again where it found it before.
 #[derive(Clone, Debug)]
 pub struct KafkaPublisher {
     producer: Producer,
@@ -43,10 +44,10 @@ impl MessagePublisher for KafkaPublisher {
                 message.topic
             )));
         }
-        let (headers, key) = (headers_of(message), message.ordering_key.as_deref().map(key_bytes));
+        let headers = headers_of(message);
         let record = NewRecord {
             topic: &message.topic,
-            key: key.as_deref(),
+            key: message.record_key.as_deref(),
             payload: (!message.is_tombstone).then_some(&message.body[..]),
             headers: &headers,
         };

@@ -7,7 +7,6 @@ use tokio::sync::OnceCell;
 use crate::{
     client::Cluster,
     error,
-    message::key_bytes,
     producer::{NewRecord, Producer},
     url::is_topic,
 };
@@ -34,10 +33,9 @@ impl Replies {
             return Ok(());
         }
         let producer = self.producer.get_or_try_init(async || Producer::new(&self.cluster)).await?;
-        let key = message.ordering_key.as_deref().map(key_bytes);
         let record = NewRecord {
             topic,
-            key: key.as_deref(),
+            key: message.record_key.as_deref(),
             payload: Some(match outcome.body() {
                 Body::Kept(bytes) => bytes,
                 Body::Omitted { .. } => &[],

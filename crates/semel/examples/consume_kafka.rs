@@ -115,7 +115,7 @@ impl Example {
             let event = Message::new(&self.name, body)
                 .with_header("event_id", format!("registered-{user}"))
                 .with_header("event_type", "UserRegistered")
-                .with_ordering_key(user);
+                .with_record_key(user);
             publisher.publish(&event).await?;
         }
         Ok(())

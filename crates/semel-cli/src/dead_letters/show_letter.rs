@@ -39,6 +39,7 @@ fn text(letter: &DeadLetter) -> String {
     let message = &letter.message;
     let at = |at| show::both(show::timestamp(at), show::now());
     let or_none = |text: Option<&String>| text.cloned().unwrap_or_else(|| "-".to_owned());
+    let record_key = message.record_key.as_ref().map(|it| String::from_utf8_lossy(it).into_owned());
     let rows = [
         ("id", letter.id.clone()),
         ("key", letter.key.as_ref().map_or_else(|| "-".to_owned(), semel::KeyHash::to_hex)),
@@ -54,6 +55,7 @@ fn text(letter: &DeadLetter) -> String {
         ("position", message.position.clone()),
         ("topic", message.topic.clone()),
         ("message id", or_none(message.message_id.as_ref())),
+        ("record key", or_none(record_key.as_ref())),
         ("ordering key", or_none(message.ordering_key.as_ref())),
     ];
     for (name, value) in rows {

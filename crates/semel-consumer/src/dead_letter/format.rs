@@ -42,6 +42,8 @@ struct MessageJson<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ordering_key: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    record_key_base64: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     reply_to: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     deliveries: Option<u32>,
@@ -137,6 +139,7 @@ impl<'a> MessageJson<'a> {
             topic: Cow::Borrowed(&message.topic),
             message_id: text(&message.message_id),
             ordering_key: text(&message.ordering_key),
+            record_key_base64: message.record_key.as_deref().map(Base64::encode_string),
             reply_to: text(&message.reply_to),
             deliveries: message.deliveries,
             published_at: message.published_at.map(rfc3339::format),
@@ -156,12 +159,14 @@ impl<'a> MessageJson<'a> {
             Ok(Header { name: name.into_owned(), value: value.into() })
         };
         let body = bytes("body_base64", &self.body_base64)?;
+        let record_key = self.record_key_base64.map(|text| bytes("record_key_base64", &text));
         Ok(Message {
             is_tombstone: tombstone("tombstone", self.tombstone, &body)?,
             body: body.into(),
             headers: self.headers.into_iter().map(header).collect::<Result<_>>()?,
             topic: self.topic.into_owned(),
             message_id: self.message_id.map(Cow::into_owned),
+            record_key: record_key.transpose()?.map(Into::into),
             ordering_key: self.ordering_key.map(Cow::into_owned),
             deliveries: self.deliveries,
             published_at: self.published_at.map(|text| time("published_at", &text)).transpose()?,
@@ -237,6 +242,7 @@ pub(super) mod tests {
                 .with_header("binary", &b"\xfe\r\n"[..])
                 .with_header("traceparent", "")
                 .with_id("m-1")
+                .with_record_key(&b"\xfe%customer"[..])
                 .with_ordering_key("customer \"7\"")
         };
         DeadLetter {

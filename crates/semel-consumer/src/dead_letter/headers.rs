@@ -18,14 +18,16 @@ use crate::message::Message;
 
 /// How the names of all descriptive headers begin.
 const PREFIX: &str = "Semel-Dead-Letter-";
+/// The only value that may be no text.
+const RECORD_KEY: &str = "Record-Key";
 /// The longest text of an error in a header. It is cut before it is encoded.
 const MAX_ERROR: usize = 512;
 
 impl DeadLetter {
     /// What describes the letter, as headers: `Semel-Dead-Letter-Id`, `-Reason`, `-Class`, `-Error`, `-Attempts`,
     /// `-First-At`, `-Last-At`, `-Consumer`, `-Source`, `-Key`, `-Event-Id`, and what a broker does not keep of the
-    /// original message: `-Topic`, `-Position`, `-Message-Id`, `-Ordering-Key`, `-Reply-To`, `-Deliveries`,
-    /// `-Published-At`, and `-Tombstone: true` if it has no payload. What is not known has no header.
+    /// original message: `-Topic`, `-Position`, `-Message-Id`, `-Record-Key`, `-Ordering-Key`, `-Reply-To`,
+    /// `-Deliveries`, `-Published-At`, and `-Tombstone: true` if it has no payload. What is not known has no header.
     ///
     /// All values are printable ASCII; other characters are percent-encoded. The error is cut at 512 bytes.
     #[must_use]
@@ -57,10 +59,11 @@ impl DeadLetter {
             ("Tombstone", message.is_tombstone.then(|| "true".to_owned())),
         ];
         let header = |(name, value): (&str, Option<String>)| {
-            let value = Bytes::from(encoded(&value?));
-            Some(Header { name: format!("{PREFIX}{name}"), value })
+            Some(descriptive_header(name, value?.as_bytes()))
         };
-        always.into_iter().chain(if_known).filter_map(header).collect()
+        let described = always.into_iter().chain(if_known).filter_map(header);
+        let record_key = message.record_key.as_ref().map(|key| descriptive_header(RECORD_KEY, key));
+        described.chain(record_key).collect()
     }
 
     /// A message that carries this letter: payload and headers of the original, and [`DeadLetter::headers`]. It has no
@@ -88,6 +91,7 @@ impl DeadLetter {
             headers: others(message),
             topic: found.text("Topic"),
             message_id: found.take("Message-Id"),
+            record_key: found.record_key.take(),
             ordering_key: found.take("Ordering-Key"),
             deliveries: found.number("Deliveries")?,
             published_at: found.parsed("Published-At", time)?,
@@ -115,24 +119,32 @@ impl DeadLetter {
 }
 
 /// The descriptive headers of a message, decoded.
-struct LetterHeaders(HashMap<String, String>);
+struct LetterHeaders {
+    texts: HashMap<String, String>,
+    record_key: Option<Bytes>,
+}
 
 impl LetterHeaders {
     /// The last header of a name counts: a sink adds its own after those that the original may have had.
     fn of(message: &Message) -> Result<Self> {
-        let mut found = HashMap::new();
+        let mut found = Self { texts: HashMap::new(), record_key: None };
         for header in &message.headers {
             let Some(name) = descriptive(header) else { continue };
-            let value = decoded(&header.value).ok_or_else(|| {
-                corrupt(&format!("the header {PREFIX}{name} is not percent-encoded UTF-8"))
-            })?;
-            found.insert(name.to_ascii_lowercase(), value);
+            let not_encoded =
+                || corrupt(&format!("the header {PREFIX}{name} is not percent-encoded UTF-8"));
+            let value = decoded(&header.value).ok_or_else(not_encoded)?;
+            if name.eq_ignore_ascii_case(RECORD_KEY) {
+                found.record_key = Some(value.into());
+            } else {
+                let text = String::from_utf8(value).map_err(|_| not_encoded())?;
+                found.texts.insert(name.to_ascii_lowercase(), text);
+            }
         }
-        Ok(Self(found))
+        Ok(found)
     }
 
     fn take(&mut self, name: &str) -> Option<String> {
-        self.0.remove(&name.to_ascii_lowercase())
+        self.texts.remove(&name.to_ascii_lowercase())
     }
 
     fn text(&mut self, name: &str) -> String {
@@ -167,6 +179,10 @@ impl LetterHeaders {
     }
 }
 
+fn descriptive_header(name: &str, value: &[u8]) -> Header {
+    Header { name: format!("{PREFIX}{name}"), value: Bytes::from(encoded(value)) }
+}
+
 /// The name of a descriptive header after the prefix.
 fn descriptive(header: &Header) -> Option<&str> {
     let start = header.name.get(..PREFIX.len())?;
@@ -179,10 +195,10 @@ fn others(message: &Message) -> Vec<Header> {
 }
 
 /// Spaces at the ends are encoded, too: many readers of headers drop them.
-fn encoded(text: &str) -> String {
-    let last = text.len().saturating_sub(1);
-    let mut encoded = String::with_capacity(text.len());
-    for (at, byte) in text.bytes().enumerate() {
+fn encoded(bytes: &[u8]) -> String {
+    let last = bytes.len().saturating_sub(1);
+    let mut encoded = String::with_capacity(bytes.len());
+    for (at, byte) in bytes.iter().copied().enumerate() {
         match byte {
             b' ' if at > 0 && at < last => encoded.push(' '),
             b'!'..=b'~' if byte != b'%' => encoded.push(char::from(byte)),
@@ -196,7 +212,7 @@ fn encoded(text: &str) -> String {
     encoded
 }
 
-fn decoded(value: &[u8]) -> Option<String> {
+fn decoded(value: &[u8]) -> Option<Vec<u8>> {
     let digit = |byte: &u8| char::from(*byte).to_digit(16).and_then(|it| u8::try_from(it).ok());
     let mut bytes = Vec::with_capacity(value.len());
     let mut rest = value;
@@ -213,7 +229,7 @@ fn decoded(value: &[u8]) -> Option<String> {
             }
         };
     }
-    String::from_utf8(bytes).ok()
+    Some(bytes)
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ fn letter(id: &str, attempts: u32) -> DeadLetter {
         .with_header("Tenant", "a")
         .with_header("Binary", &b"\xff\r\n"[..])
         .with_id("order-1")
+        .with_record_key(&b"\xff\0"[..])
         .with_ordering_key("hex:ff00");
     let published_at = Some(UNIX_EPOCH + Duration::from_millis(1_700_000_000_123));
     DeadLetter {
@@ -64,6 +65,7 @@ async fn a_letter_is_read_back_without_a_change() {
     assert_eq!(after.message.headers, before.message.headers);
     assert_eq!(after.message.message_id, before.message.message_id);
     assert_eq!(after.message.ordering_key, before.message.ordering_key);
+    assert_eq!(after.message.record_key, before.message.record_key);
     assert_eq!(after.message.published_at, before.message.published_at);
     assert_eq!(
         (after.key, after.reason, after.error.as_str()),

@@ -14,7 +14,8 @@ async fn a_message_is_published_with_its_key_its_headers_and_its_id() {
         .with_header("Tenant", "b")
         .with_header("Tenant", "a")
         .with_id("m-2")
-        .with_ordering_key("hex:ff01");
+        .with_record_key(&b"\xff\x01"[..])
+        .with_ordering_key("of a header");
     publisher.publish(&message).await.unwrap();
     let tombstone = Message { is_tombstone: true, body: "".into(), ..message.clone() };
     publisher.publish(&tombstone).await.unwrap();
@@ -23,7 +24,8 @@ async fn a_message_is_published_with_its_key_its_headers_and_its_id() {
     assert_eq!(published.body, message.body);
     assert_eq!(published.headers[..2], message.headers[..]);
     assert_eq!(published.message_id.as_deref(), Some("m-2"));
-    assert_eq!(published.ordering_key, message.ordering_key);
+    assert_eq!(published.record_key, message.record_key);
+    assert_eq!(published.ordering_key.as_deref(), Some("hex:ff01"));
     assert!(receive_one(&source).await.message.is_tombstone);
 }
 

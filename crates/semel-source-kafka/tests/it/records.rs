@@ -58,6 +58,8 @@ async fn a_key_of_any_bytes_is_an_ordering_key() {
     let (binary, none) = (receive_one(&source).await, receive_one(&source).await);
     assert_eq!(binary.message.ordering_key.as_deref(), Some("hex:ff01"));
     assert_eq!(none.message.ordering_key, None);
+    assert_eq!(binary.message.record_key.as_deref(), Some(&b"\xff\x01"[..]));
+    assert_eq!(none.message.record_key, None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -75,6 +77,7 @@ async fn other_ordering_keys_can_be_chosen() {
         let source = semel_source_kafka::KafkaSource::connect(&url).await.unwrap();
         let delivery = receive_one(&source).await;
         assert_eq!(delivery.message.ordering_key, wanted, "{option}");
+        assert_eq!(delivery.message.record_key.as_deref(), Some(&b"k"[..]), "{option}");
     }
 }
 

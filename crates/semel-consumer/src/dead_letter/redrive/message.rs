@@ -43,6 +43,7 @@ pub(super) fn copy_to_publish(letter: &DeadLetter) -> Message {
         headers: kept.chain(&headers).cloned().collect(),
         topic: original.topic.clone(),
         message_id: original.message_id.as_ref().map(|_| new_message_id(letter)),
+        record_key: original.record_key.clone(),
         ordering_key: original.ordering_key.clone(),
         reply_to: original.reply_to.clone(),
         ..Message::default()
@@ -118,6 +119,7 @@ mod tests {
         let copy = copy_to_publish(&letter());
         assert_eq!(event_of(&copy).event_id().as_deref(), letter().event_id.as_deref());
         assert_eq!(copy.ordering_key, letter().message.ordering_key);
+        assert_eq!(copy.record_key, letter().message.record_key);
         assert_eq!(copy.reply_to, letter().message.reply_to);
         assert_eq!((copy.deliveries, copy.published_at, copy.position.as_str()), (None, None, ""));
     }
