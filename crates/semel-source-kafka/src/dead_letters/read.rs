@@ -36,14 +36,32 @@ const GROUP: &str = "semel-dead-letters";
 #[derive(Debug, Default)]
 pub(super) struct LetterLog {
     letters: HashMap<String, Entry>,
-    /// The next offset of each partition.
-    next: HashMap<i32, i64>,
+    /// The last record of each partition that was read.
+    last: HashMap<i32, RecordIdentity>,
     read: u64,
+}
+
+/// Tells a record from the one with its offset in a topic that was made again.
+#[derive(Debug, PartialEq, Eq)]
+struct RecordIdentity {
+    offset: i64,
+    timestamp: Option<i64>,
+    key: Option<Vec<u8>>,
+}
+
+/// How a reading has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reading {
+    Complete,
+    /// The topic is not the one that was read before.
+    MadeAgain,
 }
 
 #[derive(Debug)]
 struct Entry {
     letter: DeadLetter,
+    partition: i32,
+    offset: i64,
     /// Letters are listed in the order in which they were read.
     number: u64,
 }
@@ -62,6 +80,16 @@ impl LetterLog {
 
     /// Reads up to the end that the topic has now. Blocks.
     pub(super) fn read_on(&mut self, cluster: &Cluster, topic: &str) -> Result<()> {
+        if self.read_known_topic(cluster, topic)? == Reading::MadeAgain {
+            tracing::warn!("kafka: topic {topic} was made again, and its letters are read anew");
+            *self = Self::default();
+            self.read_known_topic(cluster, topic)?;
+        }
+        Ok(())
+    }
+
+    /// Begins with the last record that was read before: if it has changed, so has the topic.
+    fn read_known_topic(&mut self, cluster: &Cluster, topic: &str) -> Result<Reading> {
         let reports = Reports::default();
         let subject = format!("topic {topic}");
         let explain = |failed: &KafkaError| reports.explain(&subject, failed);
@@ -71,6 +99,8 @@ impl LetterLog {
             .set("enable.auto.commit", "false")
             .set("enable.auto.offset.store", "false")
             .set("isolation.level", "read_committed")
+            // Letters that are removed while they are read: the others are not to be left out.
+            .set("auto.offset.reset", "earliest")
             .set("enable.partition.eof", "true");
         let created = config.create_with_context(reports.clone());
         let consumer: BaseConsumer<Reports> =
@@ -79,8 +109,14 @@ impl LetterLog {
         let partitions = topic::partitions(&consumer, &reports, topic)?;
         let mut assigned = TopicPartitionList::new();
         for partition in &partitions {
-            let offset =
-                self.next.get(partition).map_or(Offset::Beginning, |it| Offset::Offset(*it));
+            let watermarks = consumer.fetch_watermarks(topic, *partition, topic::REQUEST);
+            let (low, high) = watermarks.map_err(|failed| explain(&failed))?;
+            let last = self.last.get(partition).map(|last| last.offset);
+            if last.is_some_and(|last| last >= high) {
+                return Ok(Reading::MadeAgain);
+            }
+            self.letters.retain(|_, it| it.partition != *partition || it.offset >= low);
+            let offset = Offset::Offset(last.unwrap_or(low).max(low));
             let added = assigned.add_partition_offset(topic, *partition, offset);
             added.map_err(|failed| explain(&failed))?;
         }
@@ -94,16 +130,22 @@ impl LetterLog {
             }
             match consumer.poll(POLL) {
                 None => {}
-                Some(Ok(record)) => self.add(&record),
+                Some(Ok(record)) => match self.last.get(&record.partition()) {
+                    Some(last) if record.offset() > last.offset => self.add(&record),
+                    Some(last) if *last == identity(&record) => {}
+                    Some(_) => return Ok(Reading::MadeAgain),
+                    None => self.add(&record),
+                },
                 Some(Err(KafkaError::PartitionEOF(ended))) => unread.retain(|it| *it != ended),
                 Some(Err(failed)) => return Err(explain(&failed)),
             }
         }
-        Ok(())
+        Ok(Reading::Complete)
     }
 
     fn add(&mut self, record: &BorrowedMessage<'_>) {
-        self.next.insert(record.partition(), record.offset() + 1);
+        let (partition, offset) = (record.partition(), record.offset());
+        self.last.insert(partition, identity(record));
         self.read += 1;
         let message = of_record(record, topic_partition(record).as_str(), &OrderingKey::None);
         if message.is_tombstone {
@@ -116,7 +158,7 @@ impl LetterLog {
         }
         match DeadLetter::from_message(&message) {
             Ok(letter) => {
-                let entry = Entry { number: self.read, letter };
+                let entry = Entry { letter, partition, offset, number: self.read };
                 self.letters.insert(entry.letter.id.clone(), entry);
             }
             Err(error) => {
@@ -124,6 +166,14 @@ impl LetterLog {
                 tracing::warn!(position, "kafka: not a readable dead letter: {error}");
             }
         }
+    }
+}
+
+fn identity(record: &BorrowedMessage<'_>) -> RecordIdentity {
+    RecordIdentity {
+        offset: record.offset(),
+        timestamp: record.timestamp().to_millis(),
+        key: record.key().map(<[u8]>::to_vec),
     }
 }
 

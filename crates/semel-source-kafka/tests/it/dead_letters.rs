@@ -5,6 +5,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use rdkafka::{Offset, TopicPartitionList, admin::AdminOptions};
 use semel_consumer::{
     Message,
     dead_letter::{DeadLetter, DeadLetterQueue, DeadLetterReason, DeadLetterSink},
@@ -12,7 +13,7 @@ use semel_consumer::{
 use semel_core::{ErrorKind, KeyHash};
 use semel_source_kafka::KafkaDeadLetters;
 
-use crate::common::{TestTopic, shared, unique};
+use crate::common::{TestTopic, shared, unique, until};
 
 fn letter(id: &str, attempts: u32) -> DeadLetter {
     let message = Message::new("orders", &b"\x00\xff payload"[..])
@@ -175,4 +176,48 @@ async fn a_letter_that_is_too_large_is_an_error() {
         .publish(&DeadLetter { message: Arc::new(Message::new("o", "x")), ..letter("s", 1) })
         .await
         .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn letters_that_the_topic_has_removed_are_not_listed() {
+    let (sink, letters, topic) = created().await;
+    for id in ["a", "b", "c"] {
+        sink.publish(&letter(id, 1)).await.unwrap();
+    }
+    assert_eq!(ids(&letters.list(None, 9).await.unwrap()), ["a", "b", "c"]);
+    let mut before = TopicPartitionList::new();
+    before.add_partition_offset(&topic, 0, Offset::Offset(2)).unwrap();
+    let admin = TestTopic::named(&shared()).admin();
+    admin.delete_records(&before, &AdminOptions::new()).await.unwrap();
+    assert_eq!(ids(&letters.list(None, 9).await.unwrap()), ["c"]);
+    before.set_partition_offset(&topic, 0, Offset::Offset(3)).unwrap();
+    admin.delete_records(&before, &AdminOptions::new()).await.unwrap();
+    sink.publish(&letter("d", 1)).await.unwrap();
+    assert_eq!(ids(&letters.list(None, 9).await.unwrap()), ["d"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn letters_of_a_topic_that_was_made_again_are_read_anew() {
+    for count in [0, 1, 2, 4] {
+        let (sink, letters, topic) = created().await;
+        sink.publish(&letter("old", 1)).await.unwrap();
+        sink.publish(&letter("older", 1)).await.unwrap();
+        assert_eq!(letters.list(None, 9).await.unwrap().len(), 2);
+        let test = TestTopic::named(&shared());
+        test.admin().delete_topics(&[&topic], &AdminOptions::new()).await.unwrap();
+        let again = format!("kafka://{}/{topic}?create=true", shared());
+        let mut made = KafkaDeadLetters::connect(&again).await;
+        until("the topic is made again", async || {
+            if made.is_err() {
+                made = KafkaDeadLetters::connect(&again).await;
+            }
+            made.is_ok()
+        })
+        .await;
+        let (sink, wanted) = (made.unwrap(), ["new 1", "new 2", "new 3", "new 4"]);
+        for id in &wanted[..count] {
+            sink.publish(&letter(id, 1)).await.unwrap();
+        }
+        assert_eq!(ids(&letters.list(None, 9).await.unwrap()), &wanted[..count]);
+    }
 }
