@@ -26,6 +26,9 @@ use crate::{client::Reports, fetch_queue::FetchQueue, partition::Partition};
 /// How often a partition that is taken away looks whether its handlers have ended.
 const LOOK: Duration = Duration::from_millis(5);
 
+/// How long reading the committed offsets may take.
+const CONFIRM: Duration = Duration::from_secs(2);
+
 /// By topic and number.
 type Partitions = BTreeMap<(Arc<str>, i32), Arc<Partition>>;
 
@@ -77,47 +80,80 @@ impl Assignment {
     }
 
     /// Gives the driver the offsets that may be committed. They are fenced: those of a partition that this consumer does
-    /// not have any more are refused. Returns how many there were.
-    pub(crate) fn store_progress(&self, consumer: &BaseConsumer<Self>) -> usize {
-        let mut offsets = TopicPartitionList::new();
-        for partition in self.all() {
-            if let Some(next) = partition.next_to_store() {
-                let offset = Offset::Offset(next);
-                // The offset is not negative, so it is accepted.
-                let _ = offsets.add_partition_offset(partition.topic(), partition.number(), offset);
+    /// not have any more are refused.
+    pub(crate) fn store_progress(&self, consumer: &BaseConsumer<Self>) {
+        let progress: Vec<_> = {
+            let partitions = self.all().into_iter();
+            partitions.filter_map(|it| it.next_to_store().map(|next| (it, next))).collect()
+        };
+        if progress.is_empty() {
+            return;
+        }
+        let offsets = offsets_of(&progress);
+        if let Err(error) = consumer.store_offsets(&offsets) {
+            tracing::debug!("kafka: no offset was stored, the partitions were revoked: {error}");
+        }
+        for (partition, next) in progress {
+            let stored = offsets.find_partition(partition.topic(), partition.number());
+            if stored.is_some_and(|it| it.error().is_ok()) {
+                partition.set_stored(next);
             }
         }
-        let count = offsets.count();
-        if count > 0
-            && let Err(error) = consumer.store_offsets(&offsets)
-        {
-            tracing::debug!(
-                "kafka: an offset was not stored, its partition was taken away: {error}"
-            );
-        }
-        count
     }
 
-    /// Commits what is stored, and waits for the broker.
+    /// Commits what is stored, waits for the broker, and frees the windows.
+    pub(crate) fn commit_stored(&self, consumer: &BaseConsumer<Self>) -> KafkaResult<()> {
+        let stored = self.commit(consumer)?;
+        // The driver reports an error only if it concerns all partitions.
+        let is_confirmed = match stored.len() {
+            0 | 1 => stored,
+            _ => self.confirmed(consumer, stored)?,
+        };
+        is_confirmed.iter().for_each(|(partition, next)| partition.confirm_commit(*next));
+        Ok(())
+    }
+
+    /// Commits what is stored, and waits for the broker. Returns what was stored before.
     ///
     /// Commits wait for each other. The driver repeats one that the broker could not take, after a pause and with the
     /// offsets that it had: a later commit that arrived meanwhile would be taken back.
-    pub(crate) fn commit_stored(&self, consumer: &BaseConsumer<Self>) -> KafkaResult<()> {
+    fn commit(&self, consumer: &BaseConsumer<Self>) -> KafkaResult<Vec<(Arc<Partition>, i64)>> {
         let _committing = self.committing.lock();
-        let stored: Vec<_> =
-            self.all().into_iter().filter_map(|it| it.stored().map(|next| (it, next))).collect();
+        let partitions = self.all().into_iter().filter(|it| it.uncommitted().1);
+        let stored = partitions.filter_map(|it| it.stored().map(|next| (it, next))).collect();
         match consumer.commit_consumer_state(CommitMode::Sync) {
             Err(error) if !is_nothing_to_commit(&error) => return Err(error),
-            Ok(()) | Err(_) => stored.iter().for_each(|(partition, next)| partition.commit(*next)),
+            Ok(()) | Err(_) => self.reports.succeeded(),
         }
-        self.reports.succeeded();
-        Ok(())
+        Ok(stored)
+    }
+
+    /// Those of these offsets that the broker has.
+    fn confirmed(
+        &self,
+        consumer: &BaseConsumer<Self>,
+        stored: Vec<(Arc<Partition>, i64)>,
+    ) -> KafkaResult<Vec<(Arc<Partition>, i64)>> {
+        let committed = consumer.committed_offsets(offsets_of(&stored), CONFIRM)?;
+        let is_committed = |(partition, next): &(Arc<Partition>, i64)| {
+            let committed = committed.find_partition(partition.topic(), partition.number());
+            let is_so = committed.is_some_and(|it| {
+                it.error().is_ok()
+                    && matches!(it.offset(), Offset::Offset(offset) if offset >= *next)
+            });
+            if !is_so {
+                let partition = partition.name();
+                tracing::warn!(partition, "kafka: the offset of a partition was not committed");
+            }
+            is_so
+        };
+        Ok(stored.into_iter().filter(is_committed).collect())
     }
 
     /// Commits what is done, and waits for the broker.
     pub(crate) fn commit_now(&self, consumer: &BaseConsumer<Self>) {
         self.store_progress(consumer);
-        if let Err(error) = self.commit_stored(consumer) {
+        if let Err(error) = self.commit(consumer) {
             tracing::warn!(
                 "kafka: cannot commit offsets; messages that are done come again as duplicates: {error}"
             );
@@ -173,6 +209,17 @@ fn resume(consumer: &BaseConsumer<Assignment>, revoked: &[Arc<Partition>]) {
     {
         tracing::warn!("kafka: cannot resume partitions that were taken away: {error}");
     }
+}
+
+/// The driver's list of these offsets.
+fn offsets_of(partitions: &[(Arc<Partition>, i64)]) -> TopicPartitionList {
+    let mut offsets = TopicPartitionList::new();
+    for (partition, next) in partitions {
+        // The offset is not negative, so it is accepted.
+        let (topic, number) = (partition.topic(), partition.number());
+        let _ = offsets.add_partition_offset(topic, number, Offset::Offset(*next));
+    }
+    offsets
 }
 
 /// True if no offset has moved since the last commit.

@@ -13,7 +13,7 @@ pub(crate) struct Offsets {
     open: VecDeque<OpenRecord>,
     /// How many records at the front are done.
     done_at_front: usize,
-    /// The last offset that was given to the driver to commit.
+    /// The last offset that the driver has taken to commit.
     stored: Option<i64>,
     /// All records that were fetched.
     fetched: usize,
@@ -94,24 +94,25 @@ impl Offsets {
         }
     }
 
-    /// The offset to commit, if it has moved since the last call.
-    pub(crate) fn next_to_store(&mut self) -> Option<i64> {
+    /// The offset to commit, if it has moved since the last one that was stored.
+    pub(crate) fn next_to_store(&self) -> Option<i64> {
         let last_done = self.done_at_front.checked_sub(1)?;
         let next = self.open[last_done].offset + 1;
-        let has_moved = self.stored.is_none_or(|stored| stored < next);
-        has_moved.then(|| {
-            self.stored = Some(next);
-            next
-        })
+        self.stored.is_none_or(|stored| stored < next).then_some(next)
     }
 
-    /// The last offset that was given to the driver.
+    /// The driver has taken `next` to commit. Not earlier: a commit that begins in between does not contain it.
+    pub(crate) const fn set_stored(&mut self, next: i64) {
+        self.stored = Some(next);
+    }
+
+    /// The last offset that the driver has taken.
     pub(crate) const fn stored(&self) -> Option<i64> {
         self.stored
     }
 
     /// The broker has committed `next`.
-    pub(crate) fn commit(&mut self, next: i64) {
+    pub(crate) fn confirm_commit(&mut self, next: i64) {
         while self.done_at_front > 0 && self.open[0].offset < next {
             self.open.pop_front();
             self.done_at_front -= 1;
@@ -153,18 +154,34 @@ mod tests {
         all
     }
 
+    /// Stores the offset to commit, if it has moved.
+    fn store(offsets: &mut Offsets) -> Option<i64> {
+        let next = offsets.next_to_store()?;
+        offsets.set_stored(next);
+        Some(next)
+    }
+
+    #[test]
+    fn an_offset_that_the_driver_did_not_take_is_stored_again() {
+        let mut offsets = fetched([1]);
+        assert!(offsets.finish(1));
+        assert_eq!((offsets.next_to_store(), offsets.stored()), (Some(2), None));
+        assert_eq!(store(&mut offsets), Some(2));
+        assert_eq!((offsets.next_to_store(), offsets.stored()), (None, Some(2)));
+    }
+
     #[test]
     fn the_offset_to_commit_waits_for_the_first_record_that_is_not_done() {
         let mut offsets = fetched([3, 4, 7, 8]);
-        assert_eq!(offsets.next_to_store(), None, "nothing is done");
+        assert_eq!(store(&mut offsets), None, "nothing is done");
         assert!(offsets.finish(4));
         assert!(offsets.finish(8));
-        assert_eq!(offsets.next_to_store(), None, "3 is not done");
+        assert_eq!(store(&mut offsets), None, "3 is not done");
         assert!(offsets.finish(3));
-        assert_eq!(offsets.next_to_store(), Some(5));
-        assert_eq!(offsets.next_to_store(), None, "it has not moved");
+        assert_eq!(store(&mut offsets), Some(5));
+        assert_eq!(store(&mut offsets), None, "it has not moved");
         assert!(offsets.finish(7));
-        assert_eq!(offsets.next_to_store(), Some(9), "5 and 6 never existed");
+        assert_eq!(store(&mut offsets), Some(9), "5 and 6 never existed");
     }
 
     #[test]
@@ -172,14 +189,14 @@ mod tests {
         let mut offsets = fetched([1, 2, 3]);
         assert!(offsets.finish(1));
         assert!(offsets.finish(2));
-        assert_eq!(offsets.next_to_store(), Some(3));
+        assert_eq!(store(&mut offsets), Some(3));
         assert_eq!(offsets.uncommitted(), 3);
-        offsets.commit(2);
+        offsets.confirm_commit(2);
         assert_eq!(offsets.uncommitted(), 2, "an earlier commit was confirmed");
-        offsets.commit(3);
+        offsets.confirm_commit(3);
         assert_eq!((offsets.uncommitted(), offsets.has_uncommitted_progress()), (1, false));
         assert!(offsets.finish(1));
-        assert_eq!(offsets.next_to_store(), None, "a committed record is done already");
+        assert_eq!(store(&mut offsets), None, "a committed record is done already");
     }
 
     #[test]
@@ -188,8 +205,8 @@ mod tests {
         assert!(!offsets.fetch(6) && !offsets.fetch(2));
         assert!(offsets.finish(5));
         assert!(offsets.finish(6));
-        assert_eq!(offsets.next_to_store(), Some(7));
-        offsets.commit(7);
+        assert_eq!(store(&mut offsets), Some(7));
+        offsets.confirm_commit(7);
         assert!(!offsets.fetch(6) && offsets.fetch(7));
     }
 
@@ -204,7 +221,7 @@ mod tests {
         assert_eq!(offsets.handed_over(), 0);
         offsets.give_back(2);
         assert!(offsets.finish(1));
-        assert_eq!(offsets.next_to_store(), Some(3), "what is done stays done");
+        assert_eq!(store(&mut offsets), Some(3), "what is done stays done");
     }
 
     #[test]
@@ -213,7 +230,7 @@ mod tests {
         assert!(offsets.finish(1));
         offsets.close();
         assert!(!offsets.finish(2), "the next owner gets it");
-        assert_eq!(offsets.next_to_store(), Some(2), "what was done is committed");
+        assert_eq!(store(&mut offsets), Some(2), "what was done is committed");
     }
 
     /// What happens to a partition, in any order.
@@ -256,7 +273,7 @@ mod tests {
                         prop_assert!(offsets.finish(records[at].0));
                     }
                     Change::Store => {
-                        if let Some(next) = offsets.next_to_store() {
+                        if let Some(next) = store(&mut offsets) {
                             prop_assert!(next > stored, "it moves forwards only");
                             stored = next;
                         }
@@ -272,7 +289,7 @@ mod tests {
                         prop_assert_eq!(stored, wanted, "it is as far as it may be");
                     }
                     Change::Commit => {
-                        offsets.commit(stored);
+                        offsets.confirm_commit(stored);
                         committed = stored;
                     }
                 }

@@ -85,19 +85,24 @@ impl Partition {
         self.change(Offsets::close);
     }
 
-    /// The offset to commit, if it has moved since the last call.
+    /// The offset to commit, if it has moved since the last one that was stored.
     pub(crate) fn next_to_store(&self) -> Option<i64> {
-        self.change(Offsets::next_to_store).flatten()
+        self.change(|offsets| offsets.next_to_store()).flatten()
     }
 
-    /// The last offset that was given to the driver.
+    /// The driver has taken `next` to commit.
+    pub(crate) fn set_stored(&self, next: i64) {
+        self.change(|offsets| offsets.set_stored(next));
+    }
+
+    /// The last offset that the driver has taken.
     pub(crate) fn stored(&self) -> Option<i64> {
         self.change(|offsets| offsets.stored()).flatten()
     }
 
     /// The broker has committed `next`.
-    pub(crate) fn commit(&self, next: i64) {
-        self.change(|offsets| offsets.commit(next));
+    pub(crate) fn confirm_commit(&self, next: i64) {
+        self.change(|offsets| offsets.confirm_commit(next));
     }
 
     /// Records behind the committed offset, and whether a commit would change that.
