@@ -2,10 +2,11 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use rdkafka::{
-    error::KafkaError,
+    ClientConfig,
     message::{Header as KafkaHeader, OwnedHeaders},
-    producer::{FutureProducer, FutureRecord},
+    producer::{FutureProducer, FutureRecord, Producer as _},
 };
 use semel_core::{Header, Result};
 
@@ -37,7 +38,8 @@ pub(crate) struct NewRecord<'a> {
 pub(crate) struct Producer(Arc<Inner>);
 
 struct Inner {
-    producer: Option<FutureProducer<Reports>>,
+    config: ClientConfig,
+    producer: Mutex<Option<FutureProducer<Reports>>>,
     reports: Reports,
 }
 
@@ -55,16 +57,18 @@ impl Producer {
             // Records are few, and each is waited for.
             .set("linger.ms", "0");
         let reports = Reports::default();
-        let created = config.create_with_context(reports.clone());
-        let producer = created.map_err(|error| error::about("the cluster", &error))?;
-        Ok(Self(Arc::new(Inner { producer: Some(producer), reports })))
+        let producer = Mutex::new(Some(opened(&config, &reports)?));
+        Ok(Self(Arc::new(Inner { config, producer, reports })))
     }
 
     /// Produces a record. Returns after the brokers have confirmed it.
     pub(crate) async fn produce(&self, record: NewRecord<'_>) -> Result<()> {
         let NewRecord { topic, key, payload, headers } = record;
-        let Inner { producer, reports } = &*self.0;
-        let producer = producer.as_ref().ok_or_else(error::closed)?;
+        let Inner { config, producer, reports } = &*self.0;
+        let used = match &mut *producer.lock() {
+            Some(producer) => producer.clone(),
+            none => none.insert(opened(config, reports)?).clone(),
+        };
         let mut new = FutureRecord::<[u8], [u8]>::to(topic).headers(owned(headers));
         if let Some(key) = key {
             new = new.key(key);
@@ -72,16 +76,41 @@ impl Producer {
         if let Some(payload) = payload {
             new = new.payload(payload);
         }
-        let subject = format!("topic {topic}");
-        let explain = |failed: &KafkaError| reports.explain(&subject, failed);
-        match producer.send(new, DELIVERY).await {
+        let sent = used.send(new, DELIVERY).await;
+        match sent {
             Ok(_) => {
                 reports.succeeded();
                 Ok(())
             }
-            Err((failed, _)) => Err(explain(&failed)),
+            Err((failed, _)) => {
+                self.0.replace_if_fatal(used);
+                Err(reports.explain(&format!("topic {topic}"), &failed))
+            }
         }
     }
+}
+
+impl Inner {
+    /// The driver sends nothing more with a producer whose numbers do not fit those of the brokers. The next record gets
+    /// a new one.
+    fn replace_if_fatal(&self, used: FutureProducer<Reports>) {
+        let Some((code, reason)) = used.client().fatal_error() else { return };
+        let fatal = {
+            let mut producer = self.producer.lock();
+            // Another call may have replaced it.
+            let is_fatal = |it: &mut FutureProducer<_>| it.client().fatal_error().is_some();
+            producer.take_if(is_fatal)
+        };
+        if fatal.is_some() {
+            tracing::warn!(%code, "kafka: the producer cannot go on, and is replaced: {reason}");
+        }
+        drop_elsewhere((used, fatal));
+    }
+}
+
+fn opened(config: &ClientConfig, reports: &Reports) -> Result<FutureProducer<Reports>> {
+    let created = config.create_with_context(reports.clone());
+    created.map_err(|error| error::about("the cluster", &error))
 }
 
 fn owned(headers: &[Header]) -> OwnedHeaders {
@@ -92,7 +121,7 @@ fn owned(headers: &[Header]) -> OwnedHeaders {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        drop_elsewhere(self.producer.take());
+        drop_elsewhere(self.producer.get_mut().take());
     }
 }
 

@@ -8,6 +8,9 @@ use rdkafka::{
     producer::DefaultProducerContext,
     types::{RDKafkaApiKey, RDKafkaRespErr},
 };
+use semel_consumer::{Message, dead_letter::MessagePublisher};
+use semel_core::ErrorKind;
+use semel_source_kafka::KafkaPublisher;
 use tokio::time::sleep;
 
 use crate::{
@@ -120,4 +123,20 @@ async fn a_member_that_the_group_has_forgotten_joins_again() {
         cluster.request_errors(RDKafkaApiKey::OffsetCommit, &refusals);
     })
     .await;
+}
+
+/// An idempotent producer whose numbers do not fit those of the broker cannot send anything more.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_producer_that_cannot_go_on_is_replaced() {
+    let cluster = MockCluster::new(1).unwrap();
+    let topic = TestTopic::named(&cluster.bootstrap_servers());
+    cluster.create_topic(&topic.name, 1, 1).unwrap();
+    let publisher = KafkaPublisher::connect(&topic.url()).await.unwrap();
+    let message = Message::new(&*topic.name, "x");
+    publisher.publish(&message).await.unwrap();
+    let desynchronized = [RDKafkaRespErr::RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER];
+    cluster.request_errors(RDKafkaApiKey::Produce, &desynchronized);
+    let error = publisher.publish(&message).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    publisher.publish(&message).await.unwrap();
 }
