@@ -197,7 +197,7 @@ async fn letters_that_the_topic_has_removed_are_not_listed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn letters_of_a_topic_that_was_made_again_are_read_anew() {
+async fn letters_of_a_topic_that_was_made_again_replace_the_old_ones() {
     for count in [0, 1, 2, 4] {
         let (sink, letters, topic) = created().await;
         sink.publish(&letter("old", 1)).await.unwrap();

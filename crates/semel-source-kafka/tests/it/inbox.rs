@@ -3,6 +3,11 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
+    env,
+    io::Read,
+    process::{Child, Command, Stdio},
+    sync::Arc,
+    thread,
     time::Duration,
 };
 
@@ -14,14 +19,14 @@ use rdkafka::{
 };
 use semel_consumer::{
     Consumer, ConsumerControl, Event, EventContext, Handler,
-    dead_letter::MemoryDeadLetters,
+    dead_letter::{DeadLetter, DeadLetterQueue, FileDeadLetters, MemoryDeadLetters},
     pipeline::{Backoff, CircuitBreaker},
     transaction_fn,
 };
 use semel_core::WorkError;
 use semel_inbox::{DeadpoolTx, PgInbox};
 use semel_servers::needed;
-use semel_source_kafka::KafkaSourceBuilder;
+use semel_source_kafka::{KafkaSource, KafkaSourceBuilder};
 use tokio::{
     runtime::Runtime,
     task::{JoinHandle, block_in_place},
@@ -49,7 +54,7 @@ struct Scene {
     url: String,
     schema: String,
     client: Client,
-    letters: MemoryDeadLetters,
+    letters: Arc<dyn DeadLetterQueue>,
 }
 
 impl Scene {
@@ -64,7 +69,7 @@ impl Scene {
             format!("CREATE SCHEMA {schema}; CREATE TABLE {schema}.effects (number int NOT NULL)");
         client.batch_execute(&tables).await.unwrap();
         let log = publish(&topic).await;
-        Self { topic, log, url, schema, client, letters: MemoryDeadLetters::new() }
+        Self { topic, log, url, schema, client, letters: Arc::new(MemoryDeadLetters::new()) }
     }
 
     fn records(&self) -> usize {
@@ -99,8 +104,12 @@ impl Scene {
         rows.iter().map(|row| (number(row.get(0)), row.get(1))).collect()
     }
 
-    fn lettered(&self) -> HashSet<String> {
-        self.letters.letters().into_iter().filter_map(|letter| letter.event_id).collect()
+    async fn dead_letters(&self) -> Vec<DeadLetter> {
+        self.letters.list(None, 2 * EVENTS as usize).await.unwrap()
+    }
+
+    async fn lettered(&self) -> HashSet<String> {
+        self.dead_letters().await.into_iter().filter_map(|letter| letter.event_id).collect()
     }
 
     /// Reads the committed offsets until all records are committed. Each time it asserts that the inbox has recorded
@@ -111,7 +120,7 @@ impl Scene {
         let mut looks = 0;
         until("all records are committed", async || {
             let offsets = block_in_place(|| committed(&group, &self.topic.name));
-            let (letters, recorded) = (self.lettered(), self.recorded().await);
+            let (letters, recorded) = (self.lettered().await, self.recorded().await);
             for (partition, next) in (0..).zip(&offsets) {
                 let before = usize::try_from(*next).unwrap_or_default();
                 for number in self.log.get(&partition).into_iter().flatten().take(before) {
@@ -147,7 +156,10 @@ impl Scene {
         let refused = (0..EVENTS).filter(|number| is_refused(*number)).count();
         assert_eq!(rows.len(), EVENTS as usize - refused, "each event has one effect");
         assert_eq!(self.recorded().await.len(), EVENTS as usize);
-        assert_eq!((self.letters.letters().len(), self.lettered().len()), (refused, refused));
+        assert_eq!(
+            (self.dead_letters().await.len(), self.lettered().await.len()),
+            (refused, refused)
+        );
         self.remove().await;
     }
 
@@ -162,7 +174,7 @@ struct ConsumerSetup {
     source: KafkaSourceBuilder,
     url: String,
     schema: String,
-    letters: MemoryDeadLetters,
+    letters: Arc<dyn DeadLetterQueue>,
     max_attempts: u32,
     /// How probable it is that an attempt fails.
     failures: f64,
@@ -275,13 +287,74 @@ async fn effects_inbox_and_committed_offsets_agree_when_a_consumer_is_lost() {
     }
 }
 
+/// Names the folder for dead letters, and makes a process of [`consumes_until_it_is_killed`].
+const KILLED_PROCESS: &str = "SEMEL_TEST_KILLED_CONSUMER";
+
+/// A consumer in a process of its own, which runs this test binary. It ends with the pipe, too, so that it does not
+/// outlive a test that is killed.
+fn process_to_kill(scene: &Scene, folder: &str) -> Child {
+    Command::new(env::current_exe().unwrap())
+        .args(["inbox::consumes_until_it_is_killed", "--exact", "--nocapture"])
+        .env(KILLED_PROCESS, folder)
+        .env("SEMEL_TEST_SOURCE", scene.topic.source_url())
+        .env("SEMEL_TEST_SCHEMA", &scene.schema)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// Consumes in the process that [`process_to_kill`] starts. In the test process itself it has nothing to do.
+#[tokio::test(flavor = "multi_thread")]
+async fn consumes_until_it_is_killed() {
+    let Ok(folder) = env::var(KILLED_PROCESS) else { return };
+    thread::spawn(|| {
+        let _ = std::io::stdin().read(&mut [0]);
+        std::process::exit(1);
+    });
+    let setup = ConsumerSetup {
+        source: KafkaSource::builder(&env::var("SEMEL_TEST_SOURCE").unwrap()),
+        url: needed("SEMEL_TEST_POSTGRES_URL"),
+        schema: env::var("SEMEL_TEST_SCHEMA").unwrap(),
+        letters: Arc::new(FileDeadLetters::open(folder).await.unwrap()),
+        max_attempts: 100,
+        failures: 0.05,
+    };
+    setup.open().await.run().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn effects_inbox_and_committed_offsets_agree_when_processes_are_killed() {
+    const KILLS: usize = 3;
+    let mut scene = Scene::new(CLASSIC).await;
+    let folder = env::temp_dir().join(&scene.schema);
+    scene.letters = Arc::new(FileDeadLetters::open(&folder).await.unwrap());
+    let killing = async {
+        for kill in 1..=KILLS {
+            let mut process = process_to_kill(&scene, folder.to_str().unwrap());
+            let wanted = kill * EVENTS as usize / (KILLS + 3);
+            until("some events are done", async || scene.effects().await > wanted).await;
+            // SIGKILL: nothing is given back, and no transaction ends by itself.
+            process.kill().unwrap();
+            process.wait().unwrap();
+        }
+        scene.setup().run().await
+    };
+    let ((control, running), ()) = futures_util::join!(killing, scene.watch());
+    control.stop();
+    running.await.unwrap();
+    scene.finish().await;
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
 /// Kafka counts no deliveries, and the inbox counts attempts.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_event_that_always_fails_becomes_a_dead_letter() {
     let scene = Scene::new(CLASSIC).await;
     let setup = ConsumerSetup { max_attempts: 3, failures: 1.0, ..scene.setup() };
     let (control, running) = setup.run().await;
-    until("each event has a dead letter", async || scene.lettered().len() == EVENTS as usize).await;
+    until("each event has a dead letter", async || scene.lettered().await.len() == EVENTS as usize)
+        .await;
     control.stop();
     running.await.unwrap();
     assert_eq!(scene.effects().await, 0);

@@ -82,6 +82,11 @@ impl Ledger {
         RunningConsumer { control, task }
     }
 
+    /// How often messages were given back or rejected, since the watch began.
+    pub(crate) fn not_acknowledged(&self) -> usize {
+        self.settled.others()
+    }
+
     /// Events that ran.
     pub(crate) fn ran(&self) -> usize {
         self.runs.lock().len()

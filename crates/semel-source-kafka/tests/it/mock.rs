@@ -56,7 +56,7 @@ async fn commits_that_are_refused_are_repeated() {
     .await;
 }
 
-/// The driver repeats a refused commit with its old offsets, while the partitions that are taken away are committed.
+/// The driver repeats a refused commit with its old offsets, while the partitions that are revoked are committed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_that_is_repeated_takes_no_later_one_back() {
     under(async |cluster, topic, ledger| {

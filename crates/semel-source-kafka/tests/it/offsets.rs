@@ -76,7 +76,7 @@ async fn settle_at_random(source: &KafkaSource, settled: &Settled) {
                 1 => drop(delivery),
                 _ => {
                     settled.add(&delivery.message);
-                    // An error: the partition was taken away, and the message comes again elsewhere.
+                    // An error: the partition was revoked, and the message comes again elsewhere.
                     let _ = delivery.ack().await;
                 }
             }

@@ -1,4 +1,4 @@
-//! Partitions that are taken away.
+//! Partitions that are revoked.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -26,7 +26,7 @@ async fn holder(topic: &TestTopic, drain: Duration) -> (KafkaSource, Vec<Deliver
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_partition_that_is_taken_away_waits_for_its_handlers() {
+async fn a_partition_that_is_revoked_waits_for_its_handlers() {
     for options in [CLASSIC, KIP_848] {
         let mut topic = TestTopic::new().await;
         topic.options = options;
@@ -34,14 +34,14 @@ async fn a_partition_that_is_taken_away_waits_for_its_handlers() {
         let other = Arc::new(topic.source().await);
         let waiting = other.clone();
         let receiving = tokio::spawn(async move { receive_one(&waiting).await });
-        // The group shares its partitions anew, and the one that loses some waits.
+        // A rebalance: the consumer that loses partitions waits.
         sleep(Duration::from_secs(2)).await;
         assert!(!receiving.is_finished(), "its handlers run");
         for delivery in held {
             delivery.ack().await.unwrap();
         }
         let all = async || topic.committed().iter().sum::<i64>() == i64::from(COUNT);
-        until("what was settled while the partition was taken away is committed", all).await;
+        until("what was settled while the partition was revoked is committed", all).await;
         topic.publish_numbers(COUNT..COUNT + 30).await;
         let new = soon(receiving).await.unwrap();
         assert!(body(&new).parse::<u32>().unwrap() >= COUNT, "an earlier one is done");
@@ -49,7 +49,7 @@ async fn a_partition_that_is_taken_away_waits_for_its_handlers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_settlement_after_the_partition_was_taken_away_changes_nothing() {
+async fn a_settlement_after_the_partition_was_revoked_changes_nothing() {
     for options in [CLASSIC, KIP_848] {
         let mut topic = TestTopic::new().await;
         topic.options = options;
@@ -77,9 +77,9 @@ async fn a_settlement_after_the_partition_was_taken_away_changes_nothing() {
     }
 }
 
-/// The driver keeps a partition paused when it is taken away.
+/// The driver keeps a partition paused when it is revoked.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_partition_that_was_taken_away_while_it_was_paused_is_consumed_when_it_comes_back() {
+async fn a_partition_that_was_revoked_while_it_was_paused_is_consumed_when_it_comes_back() {
     const WINDOW: usize = 5;
     for options in [CLASSIC, KIP_848] {
         let mut topic = TestTopic::new().await;
@@ -100,7 +100,7 @@ async fn a_partition_that_was_taken_away_while_it_was_paused_is_consumed_when_it
         while !missing.is_empty() {
             let delivery = receive_one(&source).await;
             missing.remove(body(&delivery));
-            // An error: it was received before its partition was taken away.
+            // An error: it was received before its partition was revoked.
             let _ = delivery.ack().await;
         }
     }

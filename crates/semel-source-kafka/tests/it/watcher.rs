@@ -4,7 +4,7 @@ use std::{
     collections::{HashMap, HashSet},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
     thread::{self, JoinHandle, sleep},
     time::{Duration, Instant},
@@ -26,7 +26,11 @@ const LOOK: Duration = Duration::from_millis(2);
 
 /// The records of a topic that were settled for good, by partition and offset.
 #[derive(Debug, Default)]
-pub(crate) struct Settled(Mutex<HashMap<i32, HashSet<i64>>>);
+pub(crate) struct Settled {
+    records: Mutex<HashMap<i32, HashSet<i64>>>,
+    /// Settlements other than an acknowledgement.
+    others: AtomicUsize,
+}
 
 impl Settled {
     /// Notes that a message is about to be settled: before the settlement, so that the offset is never ahead of it.
@@ -34,12 +38,17 @@ impl Settled {
         let mut parts = message.position.rsplit('/');
         let offset = parts.next().unwrap().parse().unwrap();
         let partition = parts.next().unwrap().parse().unwrap();
-        self.0.lock().entry(partition).or_default().insert(offset);
+        self.records.lock().entry(partition).or_default().insert(offset);
+    }
+
+    /// How often a message was given back or rejected. A duplicate is acknowledged.
+    pub(crate) fn others(&self) -> usize {
+        self.others.load(SeqCst)
     }
 
     /// True if all records before `next` are settled. The topic has no gaps.
     fn covers(&self, partition: i32, next: i64) -> bool {
-        let settled = self.0.lock();
+        let settled = self.records.lock();
         let settled = settled.get(&partition);
         (0..next).all(|offset| settled.is_some_and(|settled| settled.contains(&offset)))
     }
@@ -99,10 +108,12 @@ impl Settlement for WatchedSettlement {
     }
 
     async fn nack(&self, delay: Duration) -> Result<()> {
+        self.settled.others.fetch_add(1, SeqCst);
         self.settlement.nack(delay).await
     }
 
     async fn reject(&self, reason: &str) -> Result<()> {
+        self.settled.others.fetch_add(1, SeqCst);
         self.settled.add(&self.message);
         self.settlement.reject(reason).await
     }
