@@ -31,6 +31,11 @@ impl Cluster {
         Ok(())
     }
 
+    /// A setting of librdkafka, if it is set.
+    pub(crate) fn setting(&self, name: &str) -> Option<&str> {
+        self.address.settings.get(name).map(String::as_str)
+    }
+
     /// The settings that every client has.
     pub(crate) fn client_config(&self) -> Result<ClientConfig> {
         let KafkaAddress { brokers, tls, ca_file, login, settings } = &self.address;

@@ -17,6 +17,9 @@ use crate::{
 const EXAMPLE: &str = "kafka://HOST:9092/TOPIC?group=GROUP, kafka://HOST,HOST/TOPIC,TOPIC?group=GROUP or \
                        kafka+tls://USER:PASSWORD@HOST/TOPIC?group=GROUP&sasl.mechanism=SCRAM-SHA-512";
 
+/// How long a member may not poll if nothing else is set: the driver's default.
+const MAX_POLL_INTERVAL: Duration = Duration::from_secs(300);
+
 /// How the members of the group share its partitions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GroupProtocol {
@@ -67,11 +70,11 @@ pub(crate) struct SourceSettings {
 }
 
 impl KafkaSourceBuilder {
-    /// How many records of a partition may lie behind its committed offset, by default.
+    /// How many records of a partition may come after its committed offset, by default.
     pub const WINDOW: usize = 5_000;
     /// The largest window. What a process that died may have handed over is within it.
     pub const MAX_WINDOW: usize = 10_000;
-    /// How long a partition that is taken away waits for its running handlers, by default.
+    /// How long a partition that is revoked waits for its running handlers, by default.
     pub const DRAIN: Duration = Duration::from_secs(5);
 
     pub(crate) fn new(url: &str) -> Self {
@@ -110,14 +113,14 @@ impl KafkaSourceBuilder {
         Self { ordering_key: Some(ordering_key), ..self }
     }
 
-    /// How many records of a partition may lie behind its committed offset. A partition in which one record is not done
+    /// How many records of a partition may come after its committed offset. A partition in which one record is not done
     /// is paused when so many later ones are fetched. In a URL: `?window=5000`.
     pub fn window(self, window: usize) -> Self {
         Self { window: Some(window), ..self }
     }
 
-    /// How long a partition that is taken away waits for its running handlers. The whole group waits for as long. In a
-    /// URL: `?drain=5s`.
+    /// How long a partition that is revoked waits for its running handlers. The whole group waits for as long. Shorter
+    /// than `max.poll.interval.ms` (5 minutes). In a URL: `?drain=5s`.
     pub fn drain(self, drain: Duration) -> Self {
         Self { drain: Some(drain), ..self }
     }
@@ -198,6 +201,16 @@ impl SourceSettings {
         }
         if self.group.is_empty() {
             return Err(not_understood("it names no group", EXAMPLE));
+        }
+        let max_poll = self.cluster.setting("max.poll.interval.ms");
+        let max_poll = max_poll.and_then(|it| it.parse().ok());
+        let max_poll = max_poll.map_or(MAX_POLL_INTERVAL, Duration::from_millis);
+        if self.drain >= max_poll {
+            return Err(Error::invalid(format!(
+                "kafka: drain is {:?}, and the group expels a member that does not poll for {max_poll:?} \
+                 (max.poll.interval.ms): make drain shorter",
+                self.drain
+            )));
         }
         let windows = 1..=KafkaSourceBuilder::MAX_WINDOW;
         if !windows.contains(&self.window) {
@@ -374,6 +387,8 @@ mod tests {
             ("kafka://u:canary@h/a?group=g&window=0", "1 to 10000"),
             ("kafka://u:canary@h/a?group=g&window=x", "?window="),
             ("kafka://u:canary@h/a?group=g&drain=5", "?drain="),
+            ("kafka://u:canary@h/a?group=g&drain=5m", "max.poll.interval.ms"),
+            ("kafka://u:canary@h/a?group=g&drain=5s&max.poll.interval.ms=4000", "make drain"),
             ("kafka://u:canary@h/a?group=g&redelivery-window=5", "?redelivery-window="),
             ("kafka://u:canary@h/a?group=g&canary=5", "its parameters are"),
             ("kafka://u:canary@h/a?group=g&group-protocol=new", "?group-protocol="),
