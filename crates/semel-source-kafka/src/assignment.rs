@@ -1,6 +1,6 @@
-//! The partitions that this consumer has, and what happens when the group shares them anew.
+//! The partitions that this consumer has, and what happens in a rebalance.
 //!
-//! The driver calls back on the thread that polls. A partition that is taken away first waits for its running handlers,
+//! The driver calls back on the thread that polls. A partition that is revoked first waits for its running handlers,
 //! for a bounded time; then its offset is committed, and it ends. What was not done by then is handed to another
 //! consumer, and settling it here changes nothing any more.
 
@@ -23,8 +23,8 @@ use rdkafka::{
 
 use crate::{client::Reports, fetch_queue::FetchQueue, partition::Partition};
 
-/// How often a partition that is taken away looks whether its handlers have ended.
-const LOOK: Duration = Duration::from_millis(5);
+/// How often a partition that is revoked looks whether its handlers have ended.
+const DRAIN_CHECK: Duration = Duration::from_millis(5);
 
 /// How long reading the committed offsets may take.
 const CONFIRM: Duration = Duration::from_secs(2);
@@ -64,7 +64,7 @@ impl Assignment {
         }
     }
 
-    /// Begins a partition anew whose log was cut off or made again.
+    /// Replaces a partition whose log was cut off or made again.
     pub(crate) fn restart(&self, partition: &Arc<Partition>) -> Arc<Partition> {
         tracing::warn!(
             partition = partition.name(),
@@ -160,7 +160,7 @@ impl Assignment {
         }
     }
 
-    fn take_away(&self, consumer: &BaseConsumer<Self>, revoked: &TopicPartitionList) {
+    fn revoke(&self, consumer: &BaseConsumer<Self>, revoked: &TopicPartitionList) {
         let revoked: Vec<_> = {
             let elements = revoked.elements();
             elements.iter().filter_map(|it| self.get(it.topic(), it.partition())).collect()
@@ -173,7 +173,7 @@ impl Assignment {
             if left > 0 {
                 tracing::warn!(
                     left,
-                    "kafka: partitions were taken away while their messages were handled"
+                    "kafka: partitions were revoked while their messages were handled"
                 );
             }
             revoked.iter().for_each(|partition| partition.close());
@@ -193,7 +193,7 @@ impl Assignment {
             if left == 0 || Instant::now() >= deadline || self.queue.has_ended() {
                 return left;
             }
-            sleep(LOOK);
+            sleep(DRAIN_CHECK);
         }
     }
 }
@@ -207,7 +207,7 @@ fn resume(consumer: &BaseConsumer<Assignment>, revoked: &[Arc<Partition>]) {
     if paused.count() > 0
         && let Err(error) = consumer.resume(&paused)
     {
-        tracing::warn!("kafka: cannot resume partitions that were taken away: {error}");
+        tracing::warn!("kafka: cannot resume partitions that were revoked: {error}");
     }
 }
 
@@ -245,8 +245,8 @@ impl ConsumerContext for Assignment {
                 self.add(assigned);
             }
             Rebalance::Revoke(revoked) => {
-                tracing::info!(count = revoked.count(), "kafka: partitions were taken away");
-                self.take_away(consumer, revoked);
+                tracing::info!(count = revoked.count(), "kafka: partitions were revoked");
+                self.revoke(consumer, revoked);
             }
             Rebalance::Error(error) => {
                 tracing::warn!("kafka: sharing the partitions failed: {error}")

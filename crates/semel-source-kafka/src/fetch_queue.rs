@@ -148,7 +148,7 @@ impl FetchQueue {
         let now = Instant::now();
         while deliveries.len() < max {
             let Some(record) = state.next(now) else { break };
-            // A partition that was taken away meanwhile: another consumer gets the record.
+            // A partition that was revoked meanwhile: another consumer gets the record.
             if record.partition.hand_over(record.offset) {
                 deliveries.push(self.delivery(record));
             }
@@ -181,7 +181,7 @@ impl FetchQueue {
         !state.is_full()
     }
 
-    /// Removes the records of partitions that were taken away.
+    /// Removes the records of partitions that were revoked.
     pub(crate) fn retain(&self, keeps: impl Fn(&Arc<Partition>) -> bool) {
         let mut state = self.state.lock();
         state.ready.retain(|record| keeps(&record.partition));
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn records_of_a_partition_that_was_taken_away_are_not_handed_over() {
+    async fn records_of_a_partition_that_was_revoked_are_not_handed_over() {
         let (queue, partition) = queue(0..2);
         let held = queue.receive(1).await.unwrap().remove(0);
         let kept = Arc::new(Partition::new("t".into(), 1));

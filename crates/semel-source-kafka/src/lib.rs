@@ -40,7 +40,7 @@
 //! - **A window** bounds how far a partition may be ahead of its committed offset
 //!   ([`KafkaSourceBuilder::window`]). One record that is tried again and again does not hold up the others until
 //!   it is full; then the partition is paused.
-//! - **When the group shares its partitions anew**, a partition that is taken away waits for its running handlers, for a
+//! - **In a rebalance**, a partition that is revoked waits for its running handlers, for a
 //!   bounded time ([`KafkaSourceBuilder::drain`]), and then commits. Settling a message after that changes nothing: the
 //!   next owner of the partition gets it again, as a duplicate.
 //! - **Deliveries are not counted** by Kafka, but here. `Message::deliveries` is `None` for the first delivery of a record

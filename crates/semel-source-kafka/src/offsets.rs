@@ -1,13 +1,13 @@
 //! The offsets of one partition, from one assignment to its end: which records are done, and which offset may be
 //! committed.
 //!
-//! The offset to commit is behind the last record before which everything that was fetched is done. Offsets between two
+//! The offset to commit is the one after the last record up to which everything that was fetched is done. Offsets between two
 //! fetched records do not matter: a compacted topic has gaps, and transactions leave markers. Nothing else ever moves
 //! it, so a committed offset never passes a record that is not done.
 
 use std::collections::VecDeque;
 
-/// Records that were fetched and lie behind the committed offset, in order.
+/// Records that were fetched, from the committed offset on, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Offsets {
     open: VecDeque<OpenRecord>,
@@ -38,7 +38,7 @@ enum RecordState {
 }
 
 impl Offsets {
-    /// A record was fetched. False if its offset is not behind all earlier ones: the log was cut off or made again, and
+    /// A record was fetched. False if its offset is not after all earlier ones: the log was cut off or made again, and
     /// the offsets of this assignment mean nothing any more.
     #[must_use]
     pub(crate) fn fetch(&mut self, offset: i64) -> bool {
@@ -119,7 +119,7 @@ impl Offsets {
         }
     }
 
-    /// Records behind the committed offset.
+    /// Records from the committed offset on.
     pub(crate) fn uncommitted(&self) -> usize {
         self.open.len()
     }
@@ -282,10 +282,10 @@ mod tests {
                         };
                         prop_assert!(all_done(stored));
                         let first_open = records.iter().find(|(_, is_done)| !is_done);
-                        let behind = records.iter().rev().find(|(offset, _)| {
+                        let last_done = records.iter().rev().find(|(offset, _)| {
                             first_open.is_none_or(|(open, _)| offset < open)
                         });
-                        let wanted = behind.map_or(0, |(offset, _)| offset + 1);
+                        let wanted = last_done.map_or(0, |(offset, _)| offset + 1);
                         prop_assert_eq!(stored, wanted, "it is as far as it may be");
                     }
                     Change::Commit => {
@@ -293,8 +293,8 @@ mod tests {
                         committed = stored;
                     }
                 }
-                let behind = records.iter().filter(|(offset, _)| *offset >= committed).count();
-                prop_assert_eq!(offsets.uncommitted(), behind);
+                let uncommitted = records.iter().filter(|(offset, _)| *offset >= committed).count();
+                prop_assert_eq!(offsets.uncommitted(), uncommitted);
             }
         }
     }

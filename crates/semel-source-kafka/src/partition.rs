@@ -1,4 +1,4 @@
-//! One partition, from one assignment to its end. A partition that is taken away and assigned again is another one, so
+//! One partition, from one assignment to its end. A partition that is revoked and assigned again is another one, so
 //! that a late settlement of an earlier assignment changes nothing.
 
 use std::{
@@ -23,7 +23,7 @@ pub(crate) struct Partition {
     number: i32,
     /// `TOPIC/NUMBER`
     name: Arc<str>,
-    /// `None` once the partition was taken away.
+    /// `None` once the partition was revoked.
     offsets: Mutex<Option<Offsets>>,
     is_paused: AtomicBool,
 }
@@ -56,7 +56,7 @@ impl Partition {
         &self.name
     }
 
-    /// A record was fetched. `None` if its offset is not behind the earlier ones.
+    /// A record was fetched. `None` if its offset is not after the earlier ones.
     pub(crate) fn fetch(&self, offset: i64) -> Option<FirstDelivery> {
         let mut offsets = self.offsets.lock();
         let offsets = offsets.as_mut()?;
@@ -65,17 +65,17 @@ impl Partition {
         offsets.fetch(offset).then_some(first)
     }
 
-    /// Notes that a record is handed over. False if the partition was taken away.
+    /// Notes that a record is handed over. False if the partition was revoked.
     pub(crate) fn hand_over(&self, offset: i64) -> bool {
         self.change(|offsets| offsets.hand_over(offset)).is_some()
     }
 
-    /// Notes that a record was given back. False if the partition was taken away.
+    /// Notes that a record was given back. False if the partition was revoked.
     pub(crate) fn give_back(&self, offset: i64) -> bool {
         self.change(|offsets| offsets.give_back(offset)).is_some()
     }
 
-    /// Notes that a record is done. False if the partition was taken away.
+    /// Notes that a record is done. False if the partition was revoked.
     pub(crate) fn finish(&self, offset: i64) -> bool {
         self.change(|offsets| offsets.finish(offset)).unwrap_or_default()
     }
@@ -105,7 +105,7 @@ impl Partition {
         self.change(|offsets| offsets.confirm_commit(next));
     }
 
-    /// Records behind the committed offset, and whether a commit would change that.
+    /// Records from the committed offset on, and whether a commit would change that.
     pub(crate) fn uncommitted(&self) -> (usize, bool) {
         let read = |it: &mut Offsets| (it.uncommitted(), it.has_uncommitted_progress());
         self.change(read).unwrap_or_default()
@@ -116,7 +116,7 @@ impl Partition {
         self.change(|offsets| offsets.handed_over()).unwrap_or_default()
     }
 
-    /// The partition was taken away, or its offsets mean nothing any more: nothing is committed for it from now on.
+    /// The partition was revoked, or its offsets mean nothing any more: nothing is committed for it from now on.
     pub(crate) fn end(&self) {
         *self.offsets.lock() = None;
     }
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_partition_that_was_taken_away_commits_nothing() {
+    fn a_partition_that_was_revoked_commits_nothing() {
         let partition = Partition::new("orders".into(), 3);
         assert_eq!(partition.name(), "orders/3");
         partition.fetch(0).unwrap();

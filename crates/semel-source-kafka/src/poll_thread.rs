@@ -36,8 +36,8 @@ pub(crate) type KafkaConsumer = BaseConsumer<Assignment>;
 const POLL: Duration = Duration::from_millis(50);
 /// Records that are added to the queue together.
 const BATCH: usize = 128;
-/// How often offsets are given to the driver, and partitions are paused or resumed.
-const LOOK: Duration = Duration::from_millis(5);
+/// How often offsets are given to the driver.
+const STORE: Duration = Duration::from_millis(5);
 /// How often offsets are committed, if the window does not need it sooner.
 const COMMIT: Duration = Duration::from_secs(1);
 /// The least time between two commits.
@@ -70,7 +70,7 @@ pub(crate) struct Polling {
 }
 
 impl PollThread {
-    /// Starts the thread, and waits until it has joined the group.
+    /// Starts the thread, and waits until it has subscribed. It joins the group while it polls.
     pub(crate) async fn start(self) -> Result<Polling> {
         let (started, is_started) = oneshot::channel();
         let (running, ended) = oneshot::channel::<()>();
@@ -120,11 +120,11 @@ impl PollThread {
 
     fn poll_until_closed(&self, consumer: &Arc<KafkaConsumer>) -> Result<()> {
         let commits = CommitThread::start(consumer)?;
-        let (mut looked, mut committed) = (Instant::now(), Instant::now());
+        let (mut stored_at, mut committed) = (Instant::now(), Instant::now());
         while !self.queue.has_ended() {
             let now = Instant::now();
-            if now.duration_since(looked) >= LOOK {
-                looked = now;
+            if now.duration_since(stored_at) >= STORE {
+                stored_at = now;
                 self.commit(consumer, &commits, &mut committed);
             }
             let has_room = self.queue.wait_for_room(ROOM);
@@ -137,8 +137,8 @@ impl PollThread {
         Ok(())
     }
 
-    /// Gives all partitions back before the consumer is closed. The driver aborts the process if it is closed while the
-    /// group shares its partitions anew.
+    /// Gives all partitions back before the consumer is closed. The driver aborts the process if it is closed during a
+    /// rebalance.
     fn leave(&self, consumer: &KafkaConsumer) {
         consumer.unsubscribe();
         let deadline = Instant::now() + LEAVE;
@@ -173,7 +173,7 @@ impl PollThread {
         }
     }
 
-    /// `None` for a record of a partition that was taken away meanwhile.
+    /// `None` for a record of a partition that was revoked meanwhile.
     fn fetched(
         &self,
         consumer: &KafkaConsumer,
@@ -263,7 +263,7 @@ impl PollThread {
     }
 }
 
-/// It fails for a partition that was taken away meanwhile.
+/// It fails for a partition that was revoked meanwhile.
 fn log_pause(result: KafkaResult<()>) {
     if let Err(error) = result {
         tracing::debug!("kafka: cannot pause or resume a partition: {error}");

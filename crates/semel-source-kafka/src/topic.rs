@@ -24,7 +24,7 @@ use crate::{
 pub(crate) const REQUEST: Duration = Duration::from_secs(10);
 
 /// The pause between two looks for a topic that was created.
-const LOOK: Duration = Duration::from_millis(50);
+const UNTIL_KNOWN: Duration = Duration::from_millis(50);
 
 /// Events of the driver that are looked at for the reason of a failed request.
 const EVENTS: usize = 100;
@@ -151,7 +151,7 @@ async fn until_known(cluster: &Cluster, topic: &str) -> Result<()> {
     loop {
         match find(cluster, topic).await {
             Err(error) if error::is_missing(&error) && created_at.elapsed() < REQUEST => {
-                sleep(LOOK).await;
+                sleep(UNTIL_KNOWN).await;
             }
             found => return found,
         }

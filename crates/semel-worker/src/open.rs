@@ -29,15 +29,15 @@ const SOURCE: &str = "--source";
 const DEAD_LETTER: &str = "--dead-letter";
 const TO: &str = "--to";
 
-/// Whether a table, a stream or a topic of dead letters may be created.
+/// What to do if the table, the stream or the topic of dead letters does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tables {
-    /// It is created if it does not exist; a stream or a topic only if its URL says so.
+pub enum OnMissing {
+    /// It is created; a stream or a topic only if its URL says so.
     Create,
     /// A stream or a topic is created if its URL says so. A table has to exist.
-    Requested,
+    CreateIfRequested,
     /// It has to exist.
-    Existing,
+    Fail,
 }
 
 /// Where dead letters are.
@@ -108,14 +108,14 @@ pub async fn source(url: &Redacted<String>) -> Result<SharedSource> {
 /// Why they cannot be opened, with the setting to look at.
 pub async fn dead_letters(
     url: &Redacted<String>,
-    tables: Tables,
+    on_missing: OnMissing,
 ) -> Result<Arc<dyn DeadLetterQueue>> {
     let url = url.expose();
     let opened = async {
         match Sink::of(url)? {
             Sink::Folder => open_folder(url).await,
-            Sink::Postgres => postgres::open(url, tables).await,
-            Sink::Broker(broker) => broker.dead_letters(url, tables).await,
+            Sink::Postgres => postgres::open(url, on_missing).await,
+            Sink::Broker(broker) => broker.dead_letters(url, on_missing).await,
         }
     };
     opened.await.map_err(|error| named(&error, DEAD_LETTER))
@@ -143,7 +143,7 @@ pub(crate) async fn examine_dead_letters(url: &str) -> Result<Vec<Finding>> {
         // Opening a folder would remove what its worker has begun to write.
         Sink::Folder => Ok(vec![examine_folder(&folder(url)?)]),
         Sink::Postgres => {
-            let letters = postgres::open(url, Tables::Existing).await?;
+            let letters = postgres::open(url, OnMissing::Fail).await?;
             letters.check().await?;
             Ok(vec![Finding::good(format!("{} is reachable", letters.name()))])
         }

@@ -16,7 +16,7 @@ use tracing::{info, warn};
 
 use crate::{
     consumer, demo, metrics,
-    open::{self, SharedSink, SharedSource, Tables},
+    open::{self, OnMissing, SharedSink, SharedSource},
     readiness::WorkerReadiness,
     rotation,
 };
@@ -98,9 +98,12 @@ impl Opened {
 async fn sink(config: &WorkerConfig) -> Result<Option<SharedSink>> {
     match &config.dead_letters {
         Some(DeadLetterTarget::Url(url)) => {
-            let tables =
-                if config.store_options.migrate { Tables::Create } else { Tables::Requested };
-            let letters = open::dead_letters(url, tables).await?;
+            let on_missing = if config.store_options.migrate {
+                OnMissing::Create
+            } else {
+                OnMissing::CreateIfRequested
+            };
+            let letters = open::dead_letters(url, on_missing).await?;
             Ok(Some(SharedSink(letters)))
         }
         Some(DeadLetterTarget::Drop) | None => {

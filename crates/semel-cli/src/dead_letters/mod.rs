@@ -14,7 +14,7 @@ use semel_service::{
     settings::{self, DeadLettersConfig},
     telemetry,
 };
-use semel_worker::open::{self, Tables};
+use semel_worker::open::{self, OnMissing};
 
 use self::{
     discard::DiscardCommand, list::ListCommand, redrive::RedriveCommand, show_letter::ShowCommand,
@@ -79,7 +79,7 @@ async fn open_letters(config: &DeadLettersConfig) -> Result<Arc<dyn DeadLetterQu
             folder.display()
         );
     }
-    open::dead_letters(&config.dead_letters, Tables::Existing).await
+    open::dead_letters(&config.dead_letters, OnMissing::Fail).await
 }
 
 async fn find(letters: &dyn DeadLetterQueue, id: &str) -> Result<DeadLetter> {

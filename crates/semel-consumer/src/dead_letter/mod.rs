@@ -150,7 +150,8 @@ pub trait DeadLetterSink: fmt::Debug + Send + Sync + 'static {
     /// When the letter may not be kept. The message is then not acknowledged.
     async fn publish(&self, letter: &DeadLetter) -> Result<()>;
 
-    /// Checks that letters can be kept, before the first message is received.
+    /// Checks the place of the letters, before the first message is received. Keeps no letter: one may still be refused
+    /// later, such as for want of space.
     ///
     /// # Errors
     ///

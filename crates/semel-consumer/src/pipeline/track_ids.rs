@@ -1,7 +1,8 @@
 //! Mode *track ids*: the id of an event is remembered after its success, and nothing is claimed before.
 //!
-//! It costs a read before and a write after each event. A duplicate after the mark never runs; two copies at the same
-//! time may both run.
+//! It costs a read before and a write after each event, and one more write before it where the broker does not count
+//! deliveries or has reached the limit of attempts. A duplicate after the mark never runs; two copies at the same time may
+//! both run.
 
 use std::task::{Context, Poll};
 

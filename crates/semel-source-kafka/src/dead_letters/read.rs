@@ -81,7 +81,7 @@ impl LetterLog {
     /// Reads up to the end that the topic has now. Blocks.
     pub(super) fn read_on(&mut self, cluster: &Cluster, topic: &str) -> Result<()> {
         if self.read_known_topic(cluster, topic)? == Reading::MadeAgain {
-            tracing::warn!("kafka: topic {topic} was made again, and its letters are read anew");
+            tracing::warn!("kafka: topic {topic} was made again, and all of its letters are read");
             *self = Self::default();
             self.read_known_topic(cluster, topic)?;
         }

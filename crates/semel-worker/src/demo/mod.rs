@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use self::{endpoint::DemoEndpoint, script::DemoScript};
 use crate::{
     consumer, metrics,
-    open::{self, SharedSink, Tables},
+    open::{self, OnMissing, SharedSink},
 };
 
 /// The demo takes about two seconds; a machine on which it takes so long has another problem.
@@ -40,7 +40,7 @@ async fn run_demo(config: &WorkerConfig, folder: &TempDir) -> Result<()> {
     let source = MemorySource::new();
     let engine = store::open_for_service(config.store.as_ref(), &config.store_options).await?;
     let url = Redacted::new(format!("file:{}", folder.path().join("dead-letters").display()));
-    let letters = open::dead_letters(&url, Tables::Create).await?;
+    let letters = open::dead_letters(&url, OnMissing::Create).await?;
     let sink = Some(SharedSink(letters.clone()));
     let handler = format!("http://{}/events", endpoint.address);
     let handler = handler.parse().map_err(|error: String| anyhow::anyhow!(error))?;

@@ -11,7 +11,7 @@ use semel_consumer::{
     dead_letter::{DeadLetterQueue, MessagePublisher},
 };
 
-use super::Tables;
+use super::OnMissing;
 
 /// What a broker opens by URL. Errors name neither the setting nor the URL.
 #[async_trait]
@@ -24,7 +24,11 @@ pub(super) trait Broker: Sync {
 
     async fn source(&self, url: &str) -> Result<Arc<dyn Source>>;
 
-    async fn dead_letters(&self, url: &str, tables: Tables) -> Result<Arc<dyn DeadLetterQueue>>;
+    async fn dead_letters(
+        &self,
+        url: &str,
+        on_missing: OnMissing,
+    ) -> Result<Arc<dyn DeadLetterQueue>>;
 
     async fn publisher(&self, url: &str) -> Result<Arc<dyn MessagePublisher>>;
 

@@ -11,7 +11,7 @@ use semel_consumer::{
 };
 use semel_source_kafka::{KafkaDeadLetters, KafkaPublisher, KafkaSource};
 
-use super::{Tables, broker::Broker};
+use super::{OnMissing, broker::Broker};
 
 /// Apache Kafka: topics with a consumer group.
 pub(super) struct Kafka;
@@ -30,11 +30,15 @@ impl Broker for Kafka {
         Ok(Arc::new(KafkaSource::connect(url).await?))
     }
 
-    async fn dead_letters(&self, url: &str, tables: Tables) -> Result<Arc<dyn DeadLetterQueue>> {
+    async fn dead_letters(
+        &self,
+        url: &str,
+        on_missing: OnMissing,
+    ) -> Result<Arc<dyn DeadLetterQueue>> {
         let letters = KafkaDeadLetters::builder(url);
-        let letters = match tables {
-            Tables::Create | Tables::Requested => letters,
-            Tables::Existing => letters.create(false),
+        let letters = match on_missing {
+            OnMissing::Create | OnMissing::CreateIfRequested => letters,
+            OnMissing::Fail => letters.create(false),
         };
         Ok(Arc::new(letters.connect().await?))
     }

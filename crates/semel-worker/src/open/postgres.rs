@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use semel::{PostgresStore, StoreUrl};
 use semel_consumer::dead_letter::{DeadLetterQueue, PgDeadLetters};
 
-use super::Tables;
+use super::OnMissing;
 
 /// The table that a URL names, and the URL for the driver.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,9 +21,9 @@ pub(super) fn check(url: &str) -> Result<()> {
     letters(url).map(drop)
 }
 
-pub(super) async fn open(url: &str, tables: Tables) -> Result<Arc<dyn DeadLetterQueue>> {
+pub(super) async fn open(url: &str, on_missing: OnMissing) -> Result<Arc<dyn DeadLetterQueue>> {
     let letters = letters(url)?;
-    if tables == Tables::Create {
+    if on_missing == OnMissing::Create {
         letters.install().await?;
     }
     Ok(Arc::new(letters))
