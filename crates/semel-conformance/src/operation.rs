@@ -8,7 +8,7 @@ use semel_core::{
     AbandonRequest, Abandonment, Claim, ClaimRequest, CompleteRequest, Completion, Decision,
     Effect, Erasure, Fingerprint, Forgetting, KeyHash, Labels, Lease, Nonce, OnLostOwner, Outcome,
     Owner, Record, Release, ReleaseRequest, RenewRequest, Renewal, Resolution, ResolveRequest,
-    Result, Store, Terms,
+    Result, State, Store, Terms,
 };
 
 use crate::{LEASE, Time};
@@ -113,7 +113,7 @@ impl TestOperation<'_> {
     }
 
     pub(crate) async fn renew_within(&self, owner: Owner, max_run: Duration) -> Renewal {
-        expect_ok("renew", self.store.renew(&RenewRequest { owner, max_run }).await)
+        expect_ok("renew", self.store.renew(&RenewRequest::new(owner, max_run)).await)
     }
 
     pub(crate) async fn complete(&self, owner: Owner, outcome: &Arc<Outcome>) -> Completion {
@@ -166,6 +166,29 @@ impl TestOperation<'_> {
         let owner = self.owned().await;
         time.pass(LEASE).await;
         owner
+    }
+
+    /// Owned, and the owner is lost: the lease has ended, and so has the grace period of the claim that contested it.
+    pub(crate) async fn lost(&self, time: &dyn Time) -> Owner {
+        let owner = self.lapsed(time).await;
+        self.contest(time).await;
+        owner
+    }
+
+    /// Contests a key whose lease has ended, and lets the grace period pass.
+    pub(crate) async fn contest(&self, time: &dyn Time) {
+        let record = self.record().await;
+        let grace = record.terms.grace_period().to_duration();
+        // In hold mode, a purge of another test on the same store may have come first.
+        if record.state == State::InProgress && !record.contested {
+            let reply = self.claim().await;
+            let is_contested = matches!(reply, Claim::Busy { remaining } if remaining <= grace);
+            assert!(
+                is_contested,
+                "the first claim after the lease is busy for {grace:?}: {reply:?}"
+            );
+        }
+        time.pass(grace).await;
     }
 
     pub(crate) async fn completed(&self, outcome: &Arc<Outcome>) -> Owner {

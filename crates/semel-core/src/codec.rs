@@ -14,6 +14,9 @@
 //! | 84 | 8 | token | | 140 | 8 | created at |
 //! | 92 | 4 | attempts | | 148, 156 | 8, 8 | completed at, expires at |
 //!
+//! A record in progress has no time of completion. There the flag of one means that the key is contested: earlier
+//! versions, which refuse unknown flags, ignore it.
+//!
 //! Times and spans are milliseconds. Labels and outcome follow where the flags say so; a large
 //! outcome is compressed with zstd.
 
@@ -126,7 +129,7 @@ impl Packed {
 pub const OUTCOME_FLAG: u16 = flag::OUTCOME;
 /// The flag of a record whose outcome is compressed.
 pub const COMPRESSED_FLAG: u16 = flag::COMPRESSED;
-/// The flag of a record with a time of completion.
+/// The flag of a record with a time of completion. On a record in progress: that the key is contested.
 pub const COMPLETED_AT_FLAG: u16 = flag::COMPLETED_AT;
 /// The flag of a record that expires.
 pub const EXPIRES_AT_FLAG: u16 = flag::EXPIRES_AT;
@@ -257,8 +260,9 @@ fn read_head(input: &mut WireReader, state: State, flags: u16) -> Result<Record>
     let (claimed_at, lease_until) = (input.time()?, input.time()?);
     let (lease, retention, failure_retention) = (input.span()?, input.span()?, input.span()?);
     let (created_at, completed_at, expires_at) = (input.time()?, input.time()?, input.time()?);
+    let is_in_progress = state == State::InProgress;
     let on_lost_owner = if has(flag::HOLD) { OnLostOwner::Hold } else { OnLostOwner::Rerun };
-    if state == State::InProgress && !has(flag::NONCE) {
+    if is_in_progress && !has(flag::NONCE) {
         return Err(corrupt("in progress without an owner"));
     }
     Ok(Record {
@@ -270,11 +274,12 @@ fn read_head(input: &mut WireReader, state: State, flags: u16) -> Result<Record>
         attempts,
         dirty: has(flag::DIRTY),
         abandoned: has(flag::ABANDONED),
+        contested: is_in_progress && has(flag::COMPLETED_AT),
         claimed_at,
         lease_until,
         terms: Terms { lease, on_lost_owner, max_attempts, retention, failure_retention },
         created_at,
-        completed_at: has(flag::COMPLETED_AT).then_some(completed_at),
+        completed_at: (!is_in_progress && has(flag::COMPLETED_AT)).then_some(completed_at),
         expires_at: has(flag::EXPIRES_AT).then_some(expires_at),
         outcome: None,
         labels: None,
@@ -288,7 +293,7 @@ fn flags(record: &Record) -> u16 {
         (record.terms.on_lost_owner == OnLostOwner::Hold, flag::HOLD),
         (record.fingerprint.is_some(), flag::FINGERPRINT),
         (record.nonce.is_some(), flag::NONCE),
-        (record.completed_at.is_some(), flag::COMPLETED_AT),
+        (has_time_of_completion(record), flag::COMPLETED_AT),
         (record.expires_at.is_some(), flag::EXPIRES_AT),
         (record.labels.is_some(), flag::LABELS),
         (record.outcome.is_some(), flag::OUTCOME),
@@ -296,6 +301,16 @@ fn flags(record: &Record) -> u16 {
     .into_iter()
     .filter_map(|(set, flag)| set.then_some(flag))
     .sum()
+}
+
+/// Of a record in progress: whether the key is contested. An earlier version may have left a time in it.
+fn has_time_of_completion(record: &Record) -> bool {
+    match record.state {
+        State::InProgress => record.contested,
+        State::Open | State::Completed | State::Unknown | State::Dead | State::Erased => {
+            record.completed_at.is_some()
+        }
+    }
 }
 
 const fn state_code(state: State) -> u8 {

@@ -94,6 +94,13 @@ impl Terms {
         if outcome.is_success() { self.retention } else { self.failure_retention }
     }
 
+    /// How long the owner of a contested key still has to renew its lease: a third of the lease. An owner whose
+    /// renewal was not answered tries again every twelfth of it, so several of its requests fit in.
+    #[must_use]
+    pub fn grace_period(&self) -> Span {
+        Span::from_millis((self.lease.as_millis() / 3).max(1))
+    }
+
     /// Terms whose spans are [`Span::bounded`].
     #[must_use]
     pub fn bounded(self) -> Self {
@@ -126,9 +133,12 @@ pub struct Record {
     pub dirty: bool,
     /// True when the owner abandoned the key. It may complete, but not renew.
     pub abandoned: bool,
+    /// True after a claim has found the lease over. The owner has until [`Record::lease_until`] to renew it; a claim
+    /// after that takes the key over.
+    pub contested: bool,
     /// When the current owner was granted the key.
     pub claimed_at: Timestamp,
-    /// The end of the lease, by the store's clock.
+    /// The end of the lease, by the store's clock. Of a contested record: the end of the grace period.
     pub lease_until: Timestamp,
     /// Lease and retentions of the current owner; the other terms of the first one.
     pub terms: Terms,

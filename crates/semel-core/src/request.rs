@@ -89,6 +89,24 @@ pub struct RenewRequest {
     pub owner: Owner,
     /// A lease is not renewed beyond this time since the claim.
     pub max_run: Duration,
+    /// How long the owner waits for the reply. A store on a server then gives the connection up and opens another one:
+    /// the renewal has to arrive in the grace period of a contested key. `None`: the store's own timeout.
+    pub reply_within: Option<Duration>,
+}
+
+impl RenewRequest {
+    /// A renewal that waits as long as any other request.
+    #[must_use]
+    pub const fn new(owner: Owner, max_run: Duration) -> Self {
+        Self { owner, max_run, reply_within: None }
+    }
+
+    /// Sets how long the owner waits for the reply.
+    #[must_use]
+    pub const fn reply_within(mut self, reply_within: Duration) -> Self {
+        self.reply_within = Some(reply_within);
+        self
+    }
 }
 
 /// The reply to a renewal.

@@ -280,7 +280,8 @@ impl IndexShard {
         }
     }
 
-    /// Takes up to `most` keys that are due for a purge. Those of lost owners must be requeued.
+    /// Takes up to `most` keys that are due for a purge. Those of lost owners must be requeued. A key whose owner gets the
+    /// grace period first is requeued here.
     pub(crate) fn take_due(&mut self, now: Timestamp, most: usize) -> DueKeys {
         let DueKeys { mut freed, mut lost } = DueKeys::default();
         while freed.len() + lost.len() < most
@@ -288,6 +289,7 @@ impl IndexShard {
         {
             match self.get(&key).and_then(IndexSlot::record).map(|record| steps::purge(record, now))
             {
+                Some(Change::Put(record)) if record.contested => self.update_lease(record),
                 Some(Change::Put(record)) => lost.push(record),
                 Some(Change::Keep) => {}
                 Some(Change::Delete) | None => freed.extend(self.remove(&key)),

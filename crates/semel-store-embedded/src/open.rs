@@ -56,9 +56,10 @@ fn end_leases(index: &Index, segments: &Segments, now: Timestamp) -> Result<()> 
 }
 
 /// Ends the lease of a record. Its expiry stays as it is on the disk: a record that was absent must not come back. The
-/// backoff of an abandoned record stays too.
+/// backoff of an abandoned record stays too. The record counts as contested, since no owner is left that could be heard
+/// in a grace period.
 fn without_owner(record: Record, now: Timestamp) -> Record {
     let lease_until =
         if record.abandoned { record.lease_until } else { now.min(record.lease_until) };
-    Record { lease_until, ..record }
+    Record { lease_until, contested: !record.abandoned, ..record }
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use semel_core::{
-    Nonce, OnLostOwner, Record, Result, State,
+    Claim, Nonce, OnLostOwner, Record, Result, State,
     steps::{StoreReply, StoreRequest},
 };
 
@@ -60,7 +60,10 @@ impl NatsRequest<'_> {
                 Ok(reply)
             }
             Err(error @ RequestError::Unacknowledged(_)) => {
-                self.unacknowledged_writes.push(*write);
+                // A claim that contests the lease is granted nothing, whether the write is stored or not.
+                if !matches!(write.reply, StoreReply::Claim(Claim::Busy { .. })) {
+                    self.unacknowledged_writes.push(*write);
+                }
                 Err(error)
             }
             Err(error) => Err(error),

@@ -3,7 +3,8 @@
 //! NATS has no server time by which a lease could be judged, so no clock of another machine decides about it. A claim
 //! has ended when this process has seen the same revision, stored at the same time, for 1.1 times the lease by its
 //! own monotonic clock. A renewal writes a new revision. A process that sees a claim for the first time waits that
-//! long from then on, so a takeover may come late, but never early.
+//! long from then on, so a takeover may come late, but never early. The same holds for the grace period of a contested
+//! record, which is a revision of its own.
 
 use std::{
     num::NonZeroUsize,
@@ -76,7 +77,7 @@ impl Sightings {
             since: Instant::now(),
         };
         self.sightings.lock().put(record.key, sighting);
-        if let Some(nonce) = record.nonce.filter(|_| !record.abandoned) {
+        if let Some(nonce) = record.nonce.filter(|_| !record.abandoned && !record.contested) {
             self.claims.lock().put(nonce, OwnClaim { revision, record, lost_connections });
         }
     }

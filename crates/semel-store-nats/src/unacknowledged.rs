@@ -113,7 +113,7 @@ mod tests {
 
     fn renewed(record: &Record, now: Timestamp) -> (Record, Encoded) {
         let owner = Owner { key: record.key, nonce: own(), token: record.token };
-        let request = RenewRequest { owner, max_run: Duration::from_secs(86_400) };
+        let request = RenewRequest::new(owner, Duration::from_secs(86_400));
         let steps::Change::Put(record) = steps::renew(Some(record), &request, now).change else {
             panic!("extended")
         };

@@ -101,7 +101,8 @@ pub(crate) fn complete(names: &PgNames) -> String {
     )
 }
 
-/// Renews the leases of current owners, and returns their places in the arrays. Others are not renewed.
+/// Renews the leases of current owners, and returns their places in the arrays. Others are not renewed. A record in
+/// progress with a time of completion is contested; the renewal ends that.
 pub(crate) fn renew(names: &PgNames) -> String {
     let (records, in_progress) = (names.records(), state_code(State::InProgress));
     let rerun = on_lost_owner_code(OnLostOwner::Rerun);
@@ -109,7 +110,8 @@ pub(crate) fn renew(names: &PgNames) -> String {
         "UPDATE {records} t
          SET lease_until = n.now + t.lease_ms * interval '1 millisecond',
              expires_at = CASE WHEN t.on_lost_owner = {rerun}
-               THEN n.now + (t.lease_ms + t.retention_ms) * interval '1 millisecond' END
+               THEN n.now + (t.lease_ms + t.retention_ms) * interval '1 millisecond' END,
+             completed_at = NULL
          FROM (SELECT {NOW} AS now OFFSET 0) n,
               unnest($1::bytea[], $2::bytea[], $3::bigint[], $4::bigint[])
                 WITH ORDINALITY AS i(key_hash, nonce, token, max_run_ms, place)

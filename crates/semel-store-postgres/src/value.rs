@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use bytes::Bytes;
 use semel_core::{
     Error, ErrorKind, Fingerprint, KeyHash, Labels, Nonce, OnLostOwner, Record, Result, State,
-    Terms,
+    Terms, Timestamp,
     codec::{self, Packed},
 };
 use tokio_postgres::{
@@ -63,7 +63,7 @@ columns! { draft =>
     claimed_at: "timestamptz" = PgTimestamp(draft.record.claimed_at);
     lease_until: "timestamptz" = PgTimestamp(draft.record.lease_until);
     created_at: "timestamptz" = PgTimestamp(draft.record.created_at);
-    completed_at: "timestamptz" = draft.record.completed_at.map(PgTimestamp);
+    completed_at: "timestamptz" = completed_at(draft.record).map(PgTimestamp);
     expires_at: "timestamptz" = draft.record.expires_at.map(PgTimestamp);
     lease_ms: "bigint" = span_to_sql(draft.record.terms.lease);
     retention_ms: "bigint" = span_to_sql(draft.record.terms.retention);
@@ -122,6 +122,7 @@ fn read_record(key: KeyHash, cells: &mut RowReader<'_>) -> Result<Option<(Record
     let PgTimestamp(lease_until) = cells.next()?;
     let PgTimestamp(created_at) = cells.next()?;
     let completed_at = cells.next::<Option<PgTimestamp>>()?.map(|at| at.0);
+    let contested = state == State::InProgress && completed_at.is_some();
     let expires_at = cells.next::<Option<PgTimestamp>>()?.map(|at| at.0);
     let terms = Terms {
         lease: span_from_sql(cells.next()?),
@@ -149,17 +150,29 @@ fn read_record(key: KeyHash, cells: &mut RowReader<'_>) -> Result<Option<(Record
         attempts,
         dirty,
         abandoned,
+        contested,
         claimed_at,
         lease_until,
         terms,
         created_at,
-        completed_at,
+        completed_at: completed_at.filter(|_| !contested),
         expires_at,
         outcome,
         labels,
     };
     check(&record)?;
     Ok(Some((record, waited)))
+}
+
+/// The column of a contested record has the end of its grace period. It needs no column of its own, which nodes of an
+/// earlier version would refuse.
+fn completed_at(record: &Record) -> Option<Timestamp> {
+    match record.state {
+        State::InProgress => record.contested.then_some(record.lease_until),
+        State::Open | State::Completed | State::Unknown | State::Dead | State::Erased => {
+            record.completed_at
+        }
+    }
 }
 
 /// Checks what the steps rely on.

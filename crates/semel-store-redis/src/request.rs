@@ -199,9 +199,9 @@ impl RedisRequest {
             NextCommand::Renew { .. } | NextCommand::Complete(_) | NextCommand::Read => None,
         }?;
         match (put.state, put.terms.on_lost_owner) {
-            (State::InProgress, OnLostOwner::Hold) => {
-                Some(IndexAdd::Held(now.after(put.terms.lease)))
-            }
+            // It was claimed before, and is in the index since.
+            (State::InProgress, OnLostOwner::Hold) if put.contested => None,
+            (State::InProgress, OnLostOwner::Hold) => Some(IndexAdd::Held(put.lease_until)),
             (State::Unknown | State::Dead, _) => Some(IndexAdd::Stuck(now)),
             (State::InProgress | State::Open | State::Completed | State::Erased, _) => None,
         }
@@ -345,7 +345,7 @@ mod tests {
     fn a_reply_of_another_script_is_refused() {
         let owner = Owner { key: KeyHash::from_bytes([7; 32]), nonce: Nonce::random(), token: 1 };
         let max_run = Duration::from_secs(1);
-        let renewal = || StoreRequest::Renew(RenewRequest { owner, max_run });
+        let renewal = || StoreRequest::Renew(RenewRequest::new(owner, max_run));
         let renew = || NextCommand::Renew { owner, max_run };
         assert!(matches!(
             progress(renew(), renewal(), Value::Int(1)),

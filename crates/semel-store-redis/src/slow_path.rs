@@ -12,7 +12,7 @@ use crate::{
     request::{NextCommand, RedisRequest, RequestProgress},
     script::{CONTEND, SWAP, ScriptCall},
     script_reply::RedisKeyStatus,
-    value::{Expiry, StoredValue, UnreadableValue, encode, horizon},
+    value::{Expiry, StoredValue, UnreadableValue, encode, encode_waited, horizon},
 };
 
 /// A claim of a key that has a record already.
@@ -55,7 +55,12 @@ impl CompareAndSwap {
         channel: &str,
     ) -> Cmd {
         let Self { head, expiry, put, .. } = self;
-        let (value, expires) = put.as_ref().map_or((Bytes::new(), Expiry::Absent), encode);
+        let (value, expires) = match put {
+            None => (Bytes::new(), Expiry::Absent),
+            // The claimant waits for the owner. Before a purge that contests the key, callers may wait, too.
+            Some(record) if record.contested => encode_waited(record.clone()),
+            Some(record) => encode(record),
+        };
         let mut put = SWAP.call(key, script_call);
         put.arg(&head[..]).arg(expiry.to_server()).arg(&value[..]).arg(expires.to_server());
         put.arg(u8::from(notify_always)).arg(channel);

@@ -2,7 +2,8 @@
 //!
 //! The value of a record in progress contains no absolute end of its lease. Its TTL is the [`horizon`], which every
 //! reader computes from the terms, so the last claim or renewal was at `PEXPIRETIME` − horizon. A renewal therefore
-//! changes the TTL only, and the writer needs no clock. For the same reason a `claimed_at` of zero means "at the last
+//! changes the TTL only, and the writer needs no clock. For a contested record, the TTL is set as if its lease ended with
+//! the grace period. For the same reason a `claimed_at` of zero means "at the last
 //! claim or renewal", and a `created_at` of zero "at the claim". All other states contain absolute times. In a
 //! completed record these are the owner's estimate of the server's time; its TTL was set by the server, and shows
 //! when it was completed.
@@ -68,11 +69,20 @@ pub(crate) fn encode(record: &Record) -> (Bytes, Expiry) {
         return encode_claim(record.clone());
     }
     let expiry = record.expires_at.map_or(Expiry::Never, |at| Expiry::At(at.as_millis()));
-    (value_of(record), expiry)
+    (value_of(FORMAT, record), expiry)
 }
 
 /// Encodes a record in progress.
 pub(crate) fn encode_claim(record: Record) -> (Bytes, Expiry) {
+    encode_in_progress(FORMAT, record)
+}
+
+/// Encodes a record in progress for which a caller waits.
+pub(crate) fn encode_waited(record: Record) -> (Bytes, Expiry) {
+    encode_in_progress(FORMAT | WAITED, record)
+}
+
+fn encode_in_progress(first_byte: u8, record: Record) -> (Bytes, Expiry) {
     let armed_at = record.lease_until.as_millis().saturating_sub(record.terms.lease.as_millis());
     let kept =
         |at: Timestamp, unless: u64| if at.as_millis() == unless { 0 } else { at.as_millis() };
@@ -84,11 +94,11 @@ pub(crate) fn encode_claim(record: Record) -> (Bytes, Expiry) {
         expires_at: None,
         ..record
     };
-    (value_of(&untimed), expiry)
+    (value_of(first_byte, &untimed), expiry)
 }
 
-fn value_of(record: &Record) -> Bytes {
-    codec::encode_behind(&[FORMAT], record)
+fn value_of(first_byte: u8, record: &Record) -> Bytes {
+    codec::encode_behind(&[first_byte], record)
 }
 
 /// Why a value is not a record of the requested key.

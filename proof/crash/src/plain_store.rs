@@ -145,6 +145,7 @@ fn replayed(mut bytes: Bytes, now: Timestamp) -> Result<(BTreeMap<KeyHash, Recor
     // Opening proves that the process of every earlier owner has ended.
     for record in records.values_mut().filter(|record| record.state == State::InProgress) {
         record.lease_until = record.lease_until.min(now);
+        record.contested = !record.abandoned;
     }
     Ok((records, whole))
 }

@@ -38,7 +38,7 @@ pub(crate) fn claim(client: &ModelClient, nonce: u8) -> StepRequest {
 pub(crate) fn owner_step(verb: Verb, owner_id: OwnerId, outcome: &Arc<Outcome>) -> StepRequest {
     let owner = Owner { key: KEY, nonce: to_nonce(owner_id.nonce), token: owner_id.token.into() };
     match verb {
-        Verb::Renew => StepRequest::Renew(RenewRequest { owner, max_run: duration(MAX_RUN) }),
+        Verb::Renew => StepRequest::Renew(RenewRequest::new(owner, duration(MAX_RUN))),
         Verb::Complete => {
             StepRequest::Complete(CompleteRequest { owner, outcome: outcome.clone() })
         }

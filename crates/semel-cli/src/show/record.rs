@@ -125,6 +125,7 @@ pub(crate) fn json(record: &Record, now: Timestamp, options: ShowOptions<'_>) ->
         "token": record.token,
         "dirty": record.dirty,
         "abandoned": record.abandoned,
+        "contested": record.contested,
         "on_lost_owner": lost_owner(record),
         "created_at": rfc3339(record.created_at),
         "claimed_at": rfc3339(record.claimed_at),
@@ -171,6 +172,12 @@ fn meaning(record: &Record, now: Timestamp) -> String {
     let text = match record.state {
         State::InProgress if record.abandoned && record.is_leased(now) => {
             return format!(": the next request runs, after {}", both(record.lease_until, now));
+        }
+        State::InProgress if record.contested && record.is_leased(now) => {
+            let until = both(record.lease_until, now);
+            return format!(
+                ": its owner was not heard for a whole lease, and has until {until} to renew it"
+            );
         }
         State::Open => ": the next request runs",
         State::InProgress if record.is_leased(now) => ": its owner runs it",

@@ -36,8 +36,8 @@ pub(super) fn differences(seen: &Record, must: &Record) -> String {
             })*
         };
     }
-    compare!(key state fingerprint nonce token attempts dirty abandoned claimed_at lease_until);
-    compare!(terms created_at completed_at expires_at outcome labels);
+    compare!(key state fingerprint nonce token attempts dirty abandoned contested claimed_at);
+    compare!(lease_until terms created_at completed_at expires_at outcome labels);
     lines
 }
 

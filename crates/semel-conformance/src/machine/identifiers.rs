@@ -76,7 +76,7 @@ impl Identifiers {
                 })
             }
             IndexedStep::Renew { by, max_run } => {
-                StepRequest::Renew(RenewRequest { owner: self.owner(by), max_run })
+                StepRequest::Renew(RenewRequest::new(self.owner(by), max_run))
             }
             IndexedStep::Complete { by, outcome: number } => {
                 StepRequest::Complete(CompleteRequest {

@@ -102,7 +102,7 @@ pub async fn an_abandoned_key_can_be_released(store: &dyn Store, _: &dyn Time) {
 /// Only the owner can abandon a key.
 pub async fn only_the_owner_abandons(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store).lease(LEASE);
-    let stale = operation.lapsed(time).await;
+    let stale = operation.lost(time).await;
     let owner = operation.clone().lease(LONG).owned().await;
     let before = operation.record().await;
     for stranger in [stale, other_nonce(owner), other_token(owner)] {

@@ -133,7 +133,7 @@ pub async fn renewals_are_answered_in_order(store: &dyn Store, _: &dyn Time) {
     owners[1] = other_nonce(owners[1]);
     owners[2].key = TestOperation::new(store).key;
     owners.push(owners[0]);
-    let renew = |&owner: &Owner| RenewRequest { owner, max_run: LONG };
+    let renew = |&owner: &Owner| RenewRequest::new(owner, LONG);
     let requests: Vec<_> = owners.iter().map(renew).collect();
     let replies = all("renew_many", store.renew_many(&requests).await);
     let (extended, lost) = (Renewal::Extended, Renewal::Lost);
@@ -213,7 +213,7 @@ pub async fn a_batch_lives_like_single_steps(store: &dyn Store, _: &dyn Time) {
         reply => panic!("a first claim was {reply:?}"),
     };
     let owners: Vec<Owner> = claim_many(store, &claims).await.into_iter().map(owner).collect();
-    let renew = |&owner: &Owner| RenewRequest { owner, max_run: LONG };
+    let renew = |&owner: &Owner| RenewRequest::new(owner, LONG);
     let renewals: Vec<_> = owners.iter().map(renew).collect();
     let renewed = all("renew_many", store.renew_many(&renewals).await);
     assert_eq!(HashSet::from_iter(renewed), HashSet::from([Renewal::Extended]), "all renewed");

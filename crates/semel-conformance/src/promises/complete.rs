@@ -44,7 +44,7 @@ pub async fn a_late_completion_counts(store: &dyn Store, time: &dyn Time) {
 /// An owner that was lost, and whose key is on hold, may still complete.
 pub async fn an_unknown_key_is_completed_by_its_owner(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store).lease(LEASE).hold();
-    let owner = operation.lapsed(time).await;
+    let owner = operation.lost(time).await;
     assert_eq!(operation.claim().await, Claim::Unknown, "a lost owner on hold");
     let reply = operation.complete(owner, &success("late")).await;
     assert_eq!(reply, Completion::Recorded, "the owner came back");
@@ -56,7 +56,7 @@ pub async fn an_unknown_key_is_completed_by_its_owner(store: &dyn Store, time: &
 /// An owner whose key became dead when its lease ended may still complete.
 pub async fn a_dead_key_is_completed_by_its_lost_owner(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store).lease(LEASE).cap(1);
-    let owner = operation.lapsed(time).await;
+    let owner = operation.lost(time).await;
     assert_eq!(operation.claim().await, Claim::Dead, "lost at the cap");
     let reply = operation.complete(owner, &success("late")).await;
     assert_eq!(reply, Completion::Recorded, "the owner came back");
@@ -125,7 +125,7 @@ pub async fn another_token_cannot_complete(store: &dyn Store, _: &dyn Time) {
 /// An owner that was taken over cannot complete, and gets the state of the new owner.
 pub async fn a_stale_owner_cannot_complete(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store).lease(LEASE);
-    let stale = operation.lapsed(time).await;
+    let stale = operation.lost(time).await;
     let fresh = operation.clone().lease(LONG).owned().await;
     let current = superseded(&operation, stale).await;
     let live = matches!(current, Current::InProgress { remaining } if !remaining.is_zero());
@@ -137,7 +137,7 @@ pub async fn a_stale_owner_cannot_complete(store: &dyn Store, time: &dyn Time) {
 /// An owner that was taken over gets the new owner's outcome.
 pub async fn a_superseded_owner_learns_the_outcome(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store).lease(LEASE);
-    let stale = operation.lapsed(time).await;
+    let stale = operation.lost(time).await;
     operation.completed(&success("right")).await;
     let Current::Completed(Replay { outcome, attempt, .. }) = superseded(&operation, stale).await
     else {

@@ -52,7 +52,7 @@ pub async fn one_of_many_first_claims_is_granted(store: &dyn Store, _: &dyn Time
 /// Of many claims of a lapsed lease one takes over.
 pub async fn one_of_many_takes_over(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store).lease(LEASE);
-    operation.lapsed(time).await;
+    operation.lost(time).await;
     let lease = one_of_many(&operation.lease(LONG)).await;
     assert!(lease.takeover, "the owner was lost");
     assert_eq!((lease.owner.token, lease.attempt), (2, 2), "one takeover, one attempt");
@@ -167,6 +167,10 @@ pub async fn renewal_and_takeover_exclude_each_other(store: &dyn Store, time: &d
         owners.push(operation.owned().await);
     }
     time.pass(LEASE).await;
+    for operation in &operations {
+        operation.claim().await;
+    }
+    time.pass(operations[0].terms.grace_period().to_duration()).await;
     for (operation, owner) in operations.iter().zip(owners) {
         let call = async |n| match n {
             0 => RaceReply::Renewal(operation.renew(owner).await),

@@ -96,6 +96,7 @@ pub async fn a_claim_on_hold_never_expires(store: &dyn Store, time: &dyn Time) {
     let owner = operation.owned().await;
     assert_eq!(operation.record().await.expires_at, None, "a claim on hold has no expiry");
     time.pass(LEASE + RETENTION).await;
+    operation.contest(time).await;
     assert_eq!(operation.claim().await, Claim::Unknown, "a claim on hold was forgotten");
     assert_eq!(operation.record().await.nonce, Some(owner.nonce), "the owner is kept");
 }
@@ -107,7 +108,7 @@ pub async fn an_unknown_key_never_expires(store: &dyn Store, time: &dyn Time) {
     abandoned.unknown().await;
     let owner = retried.owned().await;
     retried.release(owner, Effect::Possible).await;
-    lost.lapsed(time).await;
+    lost.lost(time).await;
     lost.claim().await;
     time.pass(LEASE + RETENTION).await;
     for operation in [abandoned, retried, lost] {

@@ -88,7 +88,7 @@ pub async fn an_abandoned_claim_is_not_revived(store: &dyn Store, time: &dyn Tim
 /// After a takeover, a late copy of the former owner's claim is busy like any other claim.
 pub async fn a_late_copy_after_a_takeover_is_busy(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store).lease(LEASE);
-    let stale = operation.lapsed(time).await;
+    let stale = operation.lost(time).await;
     let fresh = operation.clone().lease(crate::operation::LONG).granted().await;
     let copy = operation.claim_as(stale).await;
     assert!(matches!(copy, Claim::Busy { .. }), "a late copy was answered {copy:?}");

@@ -25,7 +25,7 @@ pub async fn another_fingerprint_is_refused_in_progress(store: &dyn Store, _: &d
 /// Another fingerprint does not take over a lapsed lease.
 pub async fn another_fingerprint_is_refused_after_the_lease(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store).lease(LEASE);
-    operation.lapsed(time).await;
+    operation.lost(time).await;
     refused(&operation, "the lease is over").await;
 }
 
@@ -35,7 +35,7 @@ pub async fn another_fingerprint_is_refused_after_the_lease_on_hold(
     time: &dyn Time,
 ) {
     let operation = TestOperation::new(store).lease(LEASE).hold();
-    operation.lapsed(time).await;
+    operation.lost(time).await;
     assert_eq!(
         operation.with_other_fingerprint().claim().await,
         Claim::Mismatch,

@@ -64,6 +64,13 @@ macro_rules! __for_each_promise {
             }
             takeover {
                 a_lapsed_lease_is_taken_over
+                a_lapsed_lease_is_contested_first
+                a_grace_period_is_not_extended
+                a_contender_does_not_choose_the_grace_period
+                a_renewal_ends_the_contest
+                a_repeated_claim_ends_the_contest
+                a_settlement_ends_the_contest
+                a_new_owner_is_contested_first
                 a_busy_answer_extends_nothing
                 a_lapsed_lease_on_hold_becomes_unknown
                 a_lapsed_lease_at_the_cap_is_dead
@@ -147,6 +154,7 @@ macro_rules! __for_each_promise {
                 an_unknown_key_is_resolved_to_an_outcome
                 a_dead_key_is_resolved_to_an_outcome
                 a_lapsed_key_is_resolved
+                a_contested_key_is_not_resolved
                 a_reopened_key_stays_pinned
                 an_attested_key_is_unpinned
                 a_reopened_dead_key_has_its_attempts_again

@@ -1,5 +1,7 @@
 //! T10: an operator resolves a stuck key, if its record is still the one that the operator saw.
 
+use std::time::Instant;
+
 use semel_core::{
     Abandonment, Claim, Completion, Current, Decision, Effect, Nonce, Outcome, Owner, Record,
     Release, Renewal, Resolution, State, Store,
@@ -65,6 +67,21 @@ pub async fn a_lapsed_key_is_resolved(store: &dyn Store, time: &dyn Time) {
     operation.lapsed(time).await;
     resolved(&operation, Decision::Complete(success("checked by hand"))).await;
     replays(&operation, &success("checked by hand")).await;
+}
+
+/// A key in its grace period is not stuck: its owner may still be heard.
+pub async fn a_contested_key_is_not_resolved(store: &dyn Store, time: &dyn Time) {
+    let operation = TestOperation::new(store).lease(LEASE);
+    operation.lapsed(time).await;
+    let contested_at = Instant::now();
+    operation.claim().await;
+    let contested = operation.record().await;
+    let decision = Decision::Complete(success("checked by hand"));
+    let reply = operation.resolve(&contested, decision).await;
+    // On a busy machine the short grace period may end first.
+    let is_over = contested_at.elapsed() >= contested.terms.grace_period().to_duration();
+    let is_refused = matches!(reply, Resolution::Refused(Current::InProgress { .. }));
+    assert!(is_refused || (is_over && reply == Resolution::Done), "resolved: {reply:?}");
 }
 
 /// A key reopened without an attestation has no attempts, is dirty, and keeps token and fingerprint.

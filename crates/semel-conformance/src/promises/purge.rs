@@ -71,6 +71,11 @@ pub async fn purge_puts_lost_owners_on_hold(store: &dyn Store, time: &dyn Time) 
     let operation = TestOperation::new(store).lease(LEASE).hold().retention(RETENTION);
     let owner = operation.lapsed(time).await;
     expect_ok("purge", drain(store).await);
+    let contested = operation.record().await;
+    assert_eq!(contested.state, State::InProgress, "put on hold without a grace period");
+    assert!(contested.contested, "a purge contests the lease of a lost owner");
+    time.pass(contested.terms.grace_period().to_duration()).await;
+    expect_ok("purge", drain(store).await);
     let record = operation.record().await;
     assert_eq!(record.state, State::Unknown, "a lost owner on hold");
     assert_eq!((record.nonce, record.token), (Some(owner.nonce), 1), "the owner is kept");

@@ -59,7 +59,7 @@ pub async fn a_release_for_a_retry_stays_pinned(store: &dyn Store, _: &dyn Time)
 pub async fn a_dirty_key_is_not_unpinned(store: &dyn Store, time: &dyn Time) {
     let (retried, taken) = (TestOperation::new(store), TestOperation::new(store).lease(LEASE));
     retried.released(Effect::Possible).await;
-    taken.lapsed(time).await;
+    taken.lost(time).await;
     for operation in [retried, taken] {
         operation.released(Effect::None).await;
         assert_eq!(
@@ -98,7 +98,7 @@ pub async fn a_release_without_effect_opens_a_held_key(store: &dyn Store, _: &dy
 pub async fn an_unknown_key_is_released_without_effect(store: &dyn Store, time: &dyn Time) {
     let (lost, abandoned) =
         (TestOperation::new(store).lease(LEASE).hold(), TestOperation::new(store).hold());
-    let lost_owner = lost.lapsed(time).await;
+    let lost_owner = lost.lost(time).await;
     assert_eq!(lost.claim().await, Claim::Unknown, "a lost owner on hold");
     let abandoned_owner = abandoned.unknown().await;
     for (operation, owner) in [(lost, lost_owner), (abandoned, abandoned_owner)] {
@@ -136,7 +136,7 @@ pub async fn a_late_release_counts(store: &dyn Store, time: &dyn Time) {
 /// Only the owner can release a key.
 pub async fn only_the_owner_releases(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store).lease(LEASE);
-    let stale = operation.lapsed(time).await;
+    let stale = operation.lost(time).await;
     let owner = operation.clone().lease(LONG).owned().await;
     for stranger in [stale, other_nonce(owner), other_token(owner)] {
         for effect in [Effect::None, Effect::Possible] {
@@ -196,7 +196,7 @@ pub async fn a_completed_key_is_not_released(store: &dyn Store, _: &dyn Time) {
 /// A dead key cannot be released, not even by its lost owner.
 pub async fn a_dead_key_is_not_released(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store).lease(LEASE).cap(1);
-    let owner = operation.lapsed(time).await;
+    let owner = operation.lost(time).await;
     assert_eq!(operation.claim().await, Claim::Dead, "lost at the cap");
     assert_eq!(superseded(&operation, owner, Effect::None).await, Current::Dead, "out of attempts");
 }

@@ -51,6 +51,7 @@ pub async fn a_renewed_lease_lapses_again(store: &dyn Store, time: &dyn Time) {
     let owner = operation.owned().await;
     operation.renew(owner).await;
     time.pass(LEASE).await;
+    operation.contest(time).await;
     assert!(operation.granted().await.takeover, "a renewed lease did not lapse");
 }
 
@@ -92,7 +93,7 @@ pub async fn a_renewal_does_not_restart_max_run(store: &dyn Store, time: &dyn Ti
 /// An owner that was taken over cannot renew.
 pub async fn a_stale_owner_cannot_renew(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store).lease(LEASE);
-    let stale = operation.lapsed(time).await;
+    let stale = operation.lost(time).await;
     operation.clone().lease(LONG).owned().await;
     refused(&operation, stale, "an owner that was taken over").await;
 }

@@ -49,19 +49,21 @@ prop_compose! {
     fn records()(
         (key, fingerprint, nonce) in any::<([u8; 32], Option<[u8; 32]>, [u8; 16])>(),
         state in 1..7u8, terms in terms(), outcome in outcomes(),
-        (token, attempts, dirty, abandoned) in any::<(u64, u32, bool, bool)>(),
+        (token, attempts, dirty, abandoned, contested) in any::<(u64, u32, bool, bool, bool)>(),
         times in any::<(u64, u64, u64, Option<u64>, Option<u64>)>(),
         labels in prop::option::of(("[a-z]{1,9}", ".{0,9}", "[a-z]{1,9}", ".{1,30}")),
     ) -> Record {
         let state = state_of(state).unwrap();
+        let is_in_progress = state == State::InProgress;
         Record {
             key: KeyHash::from_bytes(key), state, token, attempts, dirty, abandoned, terms,
+            contested: is_in_progress && contested,
             fingerprint: fingerprint.map(Fingerprint::from_stored),
             nonce: Some(Nonce::from_bytes(nonce)),
             claimed_at: Timestamp::from_millis(times.0),
             lease_until: Timestamp::from_millis(times.1),
             created_at: Timestamp::from_millis(times.2),
-            completed_at: times.3.map(Timestamp::from_millis),
+            completed_at: times.3.filter(|_| !is_in_progress).map(Timestamp::from_millis),
             expires_at: times.4.map(Timestamp::from_millis),
             outcome: (state == State::Completed).then(|| Arc::new(outcome)),
             labels: labels.map(|(n, p, o, i)| Labels::new(&n, &p, &o, &i)),
@@ -126,6 +128,7 @@ fn sample(body: Vec<u8>) -> Record {
         attempts: 2,
         dirty: false,
         abandoned: false,
+        contested: false,
         claimed_at: Timestamp::default(),
         lease_until: Timestamp::default(),
         terms: Terms {

@@ -208,9 +208,13 @@ async fn record(
     store: Arc<dyn Store>,
     request: CompleteRequest,
     budget: Duration,
-    _renewal: LeaseRenewal,
+    renewal: LeaseRenewal,
 ) -> Result<Completion> {
-    let (reply, _) = retry(budget, || (*store).complete(&request)).await;
+    let started = Instant::now();
+    // A store that stalls must not make the owner give its outcome up: nobody else can have the key meanwhile.
+    let is_silent = || Instant::now() < renewal.ends_at() && !renewal.was_answered_since(started);
+    let (reply, _) = retry_while(is_silent, budget, || (*store).complete(&request)).await;
+    drop(renewal);
     match &reply {
         Ok(Completion::Recorded | Completion::Superseded(_)) => {}
         Ok(Completion::Missing) => {
@@ -238,15 +242,28 @@ pub(super) async fn retry<A, Fut: Future<Output = Result<A>>>(
     budget: Duration,
     step: impl Fn() -> Fut,
 ) -> (Result<A>, u32) {
-    let started = Instant::now();
+    retry_while(|| false, budget, step).await
+}
+
+/// As [`retry`]. The budget begins with the first reply of a store that was silent until then.
+async fn retry_while<A, Fut: Future<Output = Result<A>>>(
+    is_silent: impl Fn() -> bool,
+    budget: Duration,
+    step: impl Fn() -> Fut,
+) -> (Result<A>, u32) {
+    let mut budget_ends_at = (!is_silent()).then(|| Instant::now() + budget);
     let mut tries = 0;
     loop {
-        match step().await {
-            Err(error) if error.kind().is_retryable() && started.elapsed() < budget => {
-                pause(&mut tries).await;
-            }
-            reply => return (reply, tries),
+        let reply = step().await;
+        let Err(error) = &reply else { return (reply, tries) };
+        if !error.kind().is_indefinite() || !is_silent() {
+            budget_ends_at.get_or_insert_with(|| Instant::now() + budget);
         }
+        let is_over = budget_ends_at.is_some_and(|at| Instant::now() >= at);
+        if !error.kind().is_retryable() || is_over {
+            return (reply, tries);
+        }
+        pause(&mut tries).await;
     }
 }
 

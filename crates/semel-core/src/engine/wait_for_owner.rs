@@ -32,10 +32,14 @@ pub(super) async fn pause_within(tries: &mut u32, longest: Duration) {
     *tries += 1;
 }
 
-/// Like [`pause`], but ends early when the change feed reports a change of the key.
-async fn pause_or_change(tries: &mut u32, changes: Option<&mut KeySubscription>) {
-    let Some(changes) = changes else { return pause(tries).await };
-    select(pin!(pause(tries)), pin!(changes.changed())).await;
+/// Like [`pause_within`], but ends early when the change feed reports a change of the key.
+async fn pause_or_change(
+    tries: &mut u32,
+    longest: Duration,
+    changes: Option<&mut KeySubscription>,
+) {
+    let Some(changes) = changes else { return pause_within(tries, longest).await };
+    select(pin!(pause_within(tries, longest)), pin!(changes.changed())).await;
 }
 
 fn full_pause(tries: u32) -> Duration {
@@ -70,10 +74,10 @@ impl Engine {
         // The feed does not report a change from before the subscription, so the first read comes at once.
         let mut read_at_once = changes.is_some();
         bug!(NoReadAfterSubscribing => { read_at_once = false });
-        let mut tries = 0;
+        let (mut tries, mut longest_pause) = (0, LAST_PAUSE);
         loop {
             if !mem::take(&mut read_at_once) {
-                pause_or_change(&mut tries, changes.as_mut()).await;
+                pause_or_change(&mut tries, longest_pause, changes.as_mut()).await;
             }
             leader = match leader.finish_if_abandoned() {
                 Some(leader) => leader,
@@ -82,8 +86,12 @@ impl Engine {
             match self.check_record(&request.key, &request.fingerprint).await {
                 RecordCheck::Decided(result) => return OwnerWait::Finished(leader, result),
                 RecordCheck::LeaseExpired => return OwnerWait::LeaseExpired(leader),
-                RecordCheck::Owned(remaining) => leader.set_owned_elsewhere(remaining),
-                RecordCheck::NoReply => {}
+                RecordCheck::Owned(remaining) => {
+                    // A lost owner's key is claimed as soon as its lease is over.
+                    longest_pause = remaining.clamp(FIRST_PAUSE, LAST_PAUSE);
+                    leader.set_owned_elsewhere(remaining);
+                }
+                RecordCheck::NoReply => longest_pause = LAST_PAUSE,
             }
         }
     }
@@ -114,7 +122,7 @@ impl Engine {
             if Instant::now() >= deadline {
                 return Err(self.busy(remaining));
             }
-            pause_or_change(&mut tries, changes.as_mut()).await;
+            pause_or_change(&mut tries, LAST_PAUSE, changes.as_mut()).await;
         }
     }
 

@@ -127,9 +127,9 @@ impl RecordShard {
             match steps::purge(&slot.boxed.record, now) {
                 Change::Keep => self.books.requeue(slot, now),
                 Change::Put(record) => {
-                    // An Unknown record needs as many bytes as before, so this cannot be refused.
+                    purged.held += usize::from(record.state == State::Unknown);
+                    // The record needs as many bytes as before, so this cannot be refused.
                     let _ = self.books.replace(slot, record, budget, OversizedOutcome::Refuse);
-                    purged.held += 1;
                 }
                 Change::Delete => {
                     self.books.remove(&entry.remove().0, budget);

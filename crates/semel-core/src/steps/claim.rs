@@ -1,6 +1,6 @@
 //! T1–T5b: the claim.
 
-use super::{Step, arm, live, replay, unknown};
+use super::{Step, arm, contested, live, may_be_taken_over, replay, unknown};
 use crate::{
     Claim, ClaimRequest, Lease, Nonce, OnLostOwner, Owner, Record, State, Terms, Timestamp,
 };
@@ -27,7 +27,8 @@ pub fn claim(record: Option<&Record>, request: &ClaimRequest, now: Timestamp) ->
         State::InProgress if mine && record.abandoned => busy(record, now),
         State::InProgress if mine => granted(rearmed(record, now), Takeover::No),
         State::InProgress if record.is_leased(now) => busy(record, now),
-        State::InProgress => lapsed(record, request, now),
+        State::InProgress if may_be_taken_over(record) => lapsed(record, request, now),
+        State::InProgress => contest(record, now),
         State::Completed => Step::keep(Claim::Replay(replay(record, now))),
         State::Unknown => Step::keep(Claim::Unknown),
         State::Dead => Step::keep(Claim::Dead),
@@ -35,7 +36,15 @@ pub fn claim(record: Option<&Record>, request: &ClaimRequest, now: Timestamp) ->
     }
 }
 
-/// T5: the owner did not renew for a whole lease.
+/// T5a: the lease is over. A store that did not answer for a while may process this claim before the renewal or the
+/// completion of an owner that is alive, so the owner gets a grace period in which it can be heard.
+fn contest(record: &Record, now: Timestamp) -> Step<Claim> {
+    let contested = contested(record, now);
+    let remaining = contested.lease_until.since(now);
+    Step::put(contested, Claim::Busy { remaining })
+}
+
+/// T5: the owner did not renew for a whole lease, nor in the grace period after that.
 fn lapsed(record: &Record, request: &ClaimRequest, now: Timestamp) -> Step<Claim> {
     match record.terms.on_lost_owner {
         OnLostOwner::Hold => Step::put(unknown(record), Claim::Unknown),
@@ -81,7 +90,13 @@ fn died_released(record: &Record, claimant: Nonce, now: Timestamp) -> Step<Claim
 
 fn dead(record: &Record, nonce: Nonce, now: Timestamp) -> Step<Claim> {
     let expires_at = Some(now.after(record.terms.failure_retention));
-    let dead = Record { state: State::Dead, nonce: Some(nonce), expires_at, ..record.clone() };
+    let dead = Record {
+        state: State::Dead,
+        contested: false,
+        nonce: Some(nonce),
+        expires_at,
+        ..record.clone()
+    };
     Step::put(dead, Claim::Dead)
 }
 
@@ -100,6 +115,7 @@ fn first(request: &ClaimRequest, now: Timestamp) -> Record {
         attempts: 1,
         dirty: false,
         abandoned: false,
+        contested: false,
         claimed_at: now,
         lease_until: now,
         terms: request.terms,
@@ -122,6 +138,7 @@ fn next(record: &Record, request: &ClaimRequest, now: Timestamp) -> Record {
         token: record.token.saturating_add(1),
         attempts: record.attempts.saturating_add(1),
         abandoned: false,
+        contested: false,
         claimed_at: now,
         terms: Terms {
             on_lost_owner: record.terms.on_lost_owner,

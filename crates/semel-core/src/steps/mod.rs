@@ -66,8 +66,9 @@ fn live(record: Option<&Record>, now: Timestamp) -> Option<&Record> {
     record.filter(|record| !record.is_expired(now))
 }
 
-/// Starts the lease at `now`, and with it the expiry of a claim whose owner never comes back.
+/// Starts the lease at `now`, and with it the expiry of a claim whose owner never comes back. Ends a contest.
 fn arm(record: &mut Record, now: Timestamp) {
+    record.contested = false;
     lease_until(record, now.after(record.terms.lease));
 }
 
@@ -79,14 +80,28 @@ fn lease_until(record: &mut Record, at: Timestamp) {
     };
 }
 
+/// T5a: the owner has the grace period to renew its lease.
+fn contested(record: &Record, now: Timestamp) -> Record {
+    let mut contested = Record { contested: true, ..record.clone() };
+    lease_until(&mut contested, now.after(record.terms.grace_period()));
+    contested
+}
+
+/// True for a key in progress that may be taken over when its lease is over: its owner was given the grace period, or
+/// has abandoned the key.
+const fn may_be_taken_over(record: &Record) -> bool {
+    record.contested || record.abandoned
+}
+
 /// The record waits for an operator, which may take longer than any retention.
 fn unknown(record: &Record) -> Record {
-    Record { state: State::Unknown, expires_at: None, ..record.clone() }
+    Record { state: State::Unknown, contested: false, expires_at: None, ..record.clone() }
 }
 
 fn completed(record: &Record, outcome: &Arc<Outcome>, now: Timestamp) -> Record {
     Record {
         state: State::Completed,
+        contested: false,
         outcome: Some(outcome.clone()),
         completed_at: Some(now),
         expires_at: Some(now.after(record.terms.kept(outcome))),
@@ -96,7 +111,7 @@ fn completed(record: &Record, outcome: &Arc<Outcome>, now: Timestamp) -> Record 
 
 fn opened(record: &Record, now: Timestamp) -> Record {
     let expires_at = Some(now.after(record.terms.retention));
-    Record { state: State::Open, expires_at, ..record.clone() }
+    Record { state: State::Open, contested: false, expires_at, ..record.clone() }
 }
 
 fn replay(record: &Record, now: Timestamp) -> Replay {

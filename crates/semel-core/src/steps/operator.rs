@@ -1,6 +1,8 @@
 //! T10–T13: the steps of operators and of cleanup.
 
-use super::{Change, Step, completed, current, live, opened, unknown};
+use super::{
+    Change, Step, completed, contested, current, live, may_be_taken_over, opened, unknown,
+};
 use crate::{
     Decision, Effect, Erasure, Forgetting, OnLostOwner, Record, Resolution, ResolveRequest, State,
     Timestamp,
@@ -16,6 +18,7 @@ pub fn resolve(
     let Some(record) = live(record, now) else { return Step::keep(Resolution::Missing) };
     let stuck = match record.state {
         State::Unknown | State::Dead => true,
+        // The grace period of a contested key is a lease, too.
         State::InProgress => !record.is_leased(now),
         State::Open | State::Completed | State::Erased => false,
     };
@@ -42,6 +45,7 @@ pub fn erase(record: Option<&Record>, now: Timestamp) -> Step<Erasure> {
     let Some(record) = live(record, now) else { return Step::keep(Erasure::Missing) };
     let tombstone = Record {
         state: State::Erased,
+        contested: false,
         fingerprint: None,
         nonce: None,
         outcome: None,
@@ -52,7 +56,8 @@ pub fn erase(record: Option<&Record>, now: Timestamp) -> Step<Erasure> {
     Step::put(tombstone, Erasure::Erased)
 }
 
-/// T12: how cleanup changes this record now.
+/// T12: how cleanup changes this record now. In hold mode it takes two steps as a claim does: the owner of a lapsed
+/// lease gets the grace period before its key becomes Unknown.
 #[must_use]
 pub fn purge(record: &Record, now: Timestamp) -> Change {
     if record.is_expired(now) {
@@ -60,7 +65,8 @@ pub fn purge(record: &Record, now: Timestamp) -> Change {
     }
     let lost = record.state == State::InProgress && !record.is_leased(now);
     match record.terms.on_lost_owner {
-        OnLostOwner::Hold if lost => Change::Put(unknown(record)),
+        OnLostOwner::Hold if lost && may_be_taken_over(record) => Change::Put(unknown(record)),
+        OnLostOwner::Hold if lost => Change::Put(contested(record, now)),
         OnLostOwner::Hold | OnLostOwner::Rerun => Change::Keep,
     }
 }

@@ -84,7 +84,7 @@ pub fn abandon(
     match record.terms.on_lost_owner {
         OnLostOwner::Hold => Step::put(unknown(record), Abandonment::Unknown),
         OnLostOwner::Rerun => {
-            let mut lapsing = Record { abandoned: true, ..record.clone() };
+            let mut lapsing = Record { abandoned: true, contested: false, ..record.clone() };
             lease_until(&mut lapsing, now.after(request.backoff));
             Step::put(lapsing, Abandonment::Lapsing)
         }

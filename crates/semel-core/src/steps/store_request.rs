@@ -1,12 +1,14 @@
 //! A step on one key as a value, for stores that queue and batch steps.
 
+use std::time::Duration;
+
 use super::{
     Change, Step, abandon, claim, complete, erase, forget, live, purge, release, renew, resolve,
 };
 use crate::{
     AbandonRequest, Abandonment, Claim, ClaimRequest, CompleteRequest, Completion, Decision,
     Erasure, Forgetting, KeyHash, Record, Release, ReleaseRequest, RenewRequest, Renewal,
-    Resolution, ResolveRequest, Sighting, Span, Timestamp,
+    Resolution, ResolveRequest, Sighting, Span, State, Timestamp,
 };
 
 /// One step on one key.
@@ -95,6 +97,23 @@ impl StoreRequest {
         }
     }
 
+    /// How long its caller waits for the reply, if that is less than the store's own timeout.
+    #[must_use]
+    pub const fn reply_within(&self) -> Option<Duration> {
+        match self {
+            Self::Renew(request) => request.reply_within,
+            Self::Claim(_)
+            | Self::Complete(_)
+            | Self::Release(_)
+            | Self::Abandon(_)
+            | Self::Resolve(_)
+            | Self::Erase(_)
+            | Self::Purge(_)
+            | Self::Forget(_)
+            | Self::Get(_) => None,
+        }
+    }
+
     /// True for a step after which copies of the record in caches are out of date.
     #[must_use]
     pub const fn invalidates_copies(&self) -> bool {
@@ -147,7 +166,10 @@ fn purge_step(record: Option<&Record>, now: Timestamp) -> Step<PurgeReply> {
     let change = record.map_or(Change::Keep, |record| purge(record, now));
     let answer = match &change {
         Change::Keep => PurgeReply { held: false, left: record.cloned().map(Box::new) },
-        Change::Put(unknown) => PurgeReply { held: true, left: Some(Box::new(unknown.clone())) },
+        Change::Put(changed) => PurgeReply {
+            held: changed.state == State::Unknown,
+            left: Some(Box::new(changed.clone())),
+        },
         Change::Delete => PurgeReply { held: false, left: None },
     };
     Step { change, answer }

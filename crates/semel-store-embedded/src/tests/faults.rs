@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use semel_core::{
-    Claim, CompleteRequest, Completion, ErrorKind, Forgetting, ManualClock, OnLostOwner, Outcome,
-    Owner, RenewRequest, Renewal,
+    Claim, ClaimRequest, CompleteRequest, Completion, ErrorKind, Forgetting, ManualClock, Nonce,
+    OnLostOwner, Outcome, Owner, RenewRequest, Renewal,
 };
 
 use super::{
@@ -171,7 +171,7 @@ fn a_lease_is_renewed_although_the_disk_fails() {
     let owner = bench.own(1);
     disk.set(Faults { syncs_fail: true, writes_fail: true, ..Faults::default() });
     let max_run = Duration::from_secs(60);
-    let renew = WriterRequest::Renew(RenewRequest { owner, max_run });
+    let renew = WriterRequest::Renew(RenewRequest::new(owner, max_run));
     let claim = WriterRequest::Claim(super::test_store::claim(2, OnLostOwner::Hold));
     clock.advance(Duration::from_millis(900));
     let answers = bench.work(vec![claim, renew]);
@@ -181,13 +181,45 @@ fn a_lease_is_renewed_although_the_disk_fails() {
     assert!(matches!(bench.claim(1), Ok(Claim::Busy { .. })));
 }
 
+/// The disk stalled for longer than the lease. Another caller's claim waits in the queue before the owner's steps.
+#[test]
+fn a_claim_that_was_queued_before_the_steps_of_a_living_owner_takes_nothing_over() {
+    for on_lost_owner in [OnLostOwner::Rerun, OnLostOwner::Hold] {
+        let (_, clock, mut bench) = opened();
+        let claim = |nonce| {
+            let claim = super::test_store::claim(1, on_lost_owner);
+            WriterRequest::Claim(ClaimRequest { nonce, ..claim })
+        };
+        let nonce = Nonce::random();
+        bench.work(vec![claim(nonce)]).remove(0).unwrap();
+        let owner = Owner { key: key_of(1), nonce, token: 1 };
+        let renew = || WriterRequest::Renew(RenewRequest::new(owner, Duration::from_secs(60)));
+        let outcome = Arc::new(Outcome::success("done"));
+        for step in [renew(), WriterRequest::Complete(CompleteRequest { owner, outcome })] {
+            clock.advance(Duration::from_secs(2));
+            let replies = bench.work(vec![claim(Nonce::random()), step]);
+            let [overtaking, own] = &replies[..] else { panic!("{replies:?}") };
+            assert!(
+                matches!(overtaking, Ok(WriterReply::Claim(Claim::Busy { .. }))),
+                "{replies:?}"
+            );
+            let is_accepted = matches!(
+                own,
+                Ok(WriterReply::Renew(Renewal::Extended)
+                    | WriterReply::Complete(Completion::Recorded))
+            );
+            assert!(is_accepted, "{replies:?}");
+        }
+    }
+}
+
 #[test]
 fn a_renewal_counts_although_the_completion_beside_it_failed() {
     let (disk, clock, mut bench) = opened();
     let owner = bench.own(1);
     clock.advance(Duration::from_millis(900));
     disk.set(Faults { syncs_fail: true, ..Faults::default() });
-    let renew = WriterRequest::Renew(RenewRequest { owner, max_run: Duration::from_secs(60) });
+    let renew = WriterRequest::Renew(RenewRequest::new(owner, Duration::from_secs(60)));
     let outcome = Arc::new(Outcome::success("done"));
     let answers =
         bench.work(vec![renew, WriterRequest::Complete(CompleteRequest { owner, outcome })]);

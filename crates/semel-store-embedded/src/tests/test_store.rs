@@ -123,10 +123,10 @@ impl TestStore {
             0..=11 => WriterRequest::Complete(CompleteRequest { owner, outcome: outcome(bytes) }),
             12..=13 => WriterRequest::Release(ReleaseRequest { owner, effect: Effect::None }),
             14 => WriterRequest::Release(ReleaseRequest { owner, effect: Effect::Possible }),
-            15..=16 => WriterRequest::Renew(RenewRequest {
-                owner,
-                max_run: Span::from_millis(9_000).to_duration(),
-            }),
+            15..=16 => {
+                let max_run = Span::from_millis(9_000).to_duration();
+                WriterRequest::Renew(RenewRequest::new(owner, max_run))
+            }
             17..=18 => WriterRequest::Forget(owner.key),
             _ => WriterRequest::Erase(owner.key),
         }
@@ -154,7 +154,7 @@ fn without_lease(record: Record) -> Record {
     if record.state != State::InProgress {
         return record;
     }
-    Record { lease_until: Timestamp::default(), expires_at: None, ..record }
+    Record { contested: false, lease_until: Timestamp::default(), expires_at: None, ..record }
 }
 
 pub(super) fn claim(key: u64, on_lost_owner: OnLostOwner) -> ClaimRequest {

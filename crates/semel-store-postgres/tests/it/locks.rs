@@ -139,7 +139,7 @@ async fn calls_do_not_wait_for_the_locked_record_of_another_call() {
     let (held_up, request) = (store.clone(), done(&leases[50]));
     let held_up = tokio::spawn(async move { held_up.complete(&request).await });
     for (place, lease) in leases.iter().enumerate().filter(|(place, _)| *place != 50) {
-        let request = RenewRequest { owner: lease.owner, max_run: LATE };
+        let request = RenewRequest::new(lease.owner, LATE);
         assert_eq!(store.renew(&request).await.unwrap(), Renewal::Extended, "{place}");
         assert_eq!(store.complete(&done(lease)).await.unwrap(), Completion::Recorded, "{place}");
     }

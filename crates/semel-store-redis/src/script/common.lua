@@ -1,4 +1,5 @@
--- Positions in a value (counted from one): 1 waited, 2 version, 3 state, 4-5 flags, 6-37 key hash,
+-- Positions in a value (counted from one): 1 waited, 2 version, 3 state, 4-5 flags (32 in progress: contested),
+-- 6-37 key hash,
 -- 70-85 nonce, 86-93 token, 102 claimed at, 110 lease until, 118 lease, 126 retention,
 -- 134 failure retention, 142 created at, 150 completed at, 158 expires at, 166 labels and outcome.
 local call, sub, byte = redis.call, string.sub, string.byte
@@ -49,9 +50,11 @@ local function origin(v, armed)
   return claimed, created
 end
 
--- Runs the lease anew. What the TTL said so far is written down first.
+-- Starts the lease again, and ends a contest. The times that the TTL showed so far are written first.
 local function arm(v, armed)
   local claimed, created = origin(v, armed)
+  local flags = byte(v, 5)
+  if bit.band(flags, 32) ~= 0 then call('SETRANGE', key, 4, string.char(flags - 32)) end
   if number(v, 102) == 0 then call('SETRANGE', key, 101, bytes(claimed)) end
   if number(v, 142) == 0 then call('SETRANGE', key, 141, bytes(created)) end
   call('PEXPIRE', key, string.format('%.0f', horizon(v)))

@@ -91,7 +91,7 @@ async fn a_claim_that_another_process_renewed_is_completed() {
     let claim = request(LONG);
     let owner = granted(&fixture.store, &claim).await.owner;
     // By the other store, so that this one remembers an old value.
-    let renewal = RenewRequest { owner, max_run: Duration::from_secs(3600) };
+    let renewal = RenewRequest::new(owner, Duration::from_secs(3600));
     fixture.other.renew(&renewal).await.expect("it is renewed");
     let done = fixture.store.complete(&completion(owner, "x")).await;
     assert_eq!(done.expect("it is recorded"), Completion::Recorded);
@@ -235,7 +235,7 @@ async fn completions_in_one_script_do_not_affect_each_other() {
     let mut raw = fixture.raw.clone();
     cmd("DEL").arg(name(3)).arg(name(5)).exec_async(&mut raw).await.expect("they are deleted");
     cmd("LPUSH").arg(name(5)).arg("x").exec_async(&mut raw).await.expect("it is a list");
-    let renewal = RenewRequest { owner: owners[7], max_run: Duration::from_secs(3600) };
+    let renewal = RenewRequest::new(owners[7], Duration::from_secs(3600));
     fixture.other.renew(&renewal).await.expect("it is renewed");
     assert!(matches!(fixture.other.claim(&other_claim(&claims[9])).await, Ok(Claim::Busy { .. })));
     let completions = owners.iter().map(|owner| {
@@ -270,11 +270,16 @@ async fn claims_of_one_key_in_a_batch_are_executed_in_their_order() {
         let mut owner = request(Duration::from_millis(50));
         owner.terms.on_lost_owner = OnLostOwner::Hold;
         granted(&fixture.store, &owner).await;
-        let lease_end = fixture.server_time().await + 60;
-        while fixture.server_time().await < lease_end {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        let until = async |end| {
+            while fixture.server_time().await < end {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        until(fixture.server_time().await + 60).await;
         let other = ClaimRequest { nonce: Nonce::random(), ..owner.clone() };
+        let contested = fixture.other.claim(&other).await;
+        assert!(matches!(contested, Ok(Claim::Busy { .. })), "{contested:?}");
+        until(fixture.server_time().await + 20).await;
         for answer in fixture.store.claim_many(&[other, owner]).await {
             assert_eq!(answer.expect("the server answers"), Claim::Unknown, "{number}");
         }

@@ -60,6 +60,13 @@ impl PurgeFixture {
         .await;
     }
 
+    /// Lets the lease end, and the grace period that the first purge after that begins.
+    async fn wait_until_owner_is_lost(&self, claim: &ClaimRequest) {
+        self.wait_for_lease_end(claim).await;
+        assert_eq!(self.store.purge(10).await.unwrap().held, 0, "the owner may be heard yet");
+        self.wait_for_lease_end(claim).await;
+    }
+
     async fn make_unknown(&self, claim: &ClaimRequest) {
         let owner = granted(&self.store, claim).await.owner;
         let backoff = Duration::ZERO;
@@ -88,13 +95,13 @@ async fn a_purge_finds_a_lost_owner_among_many_completed_claims_in_a_few_trips()
     }
     let lost = claim_in_hold_mode(SHORT);
     granted(&fixture.store, &lost).await;
-    fixture.wait_for_lease_end(&lost).await;
     let reads = || {
         let stats = fixture.server.ask(&["INFO", "stats"]).unwrap();
         let reads = stats.lines().find_map(|line| line.strip_prefix("total_reads_processed:"));
         reads.unwrap().trim().parse::<u64>().unwrap()
     };
     let before = reads();
+    fixture.wait_until_owner_is_lost(&lost).await;
     assert_eq!(fixture.store.purge(10).await.unwrap().held, 1);
     let trips = reads() - before;
     assert!(trips < 100, "{trips} trips for 600 claims that have ended");
@@ -198,6 +205,9 @@ async fn unknown_keys_of_a_full_server_are_counted() {
     fixture.wait_for_lease_end(&lost).await;
     fixture.server.ask(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
     let again = ClaimRequest { nonce: Nonce::random(), ..lost.clone() };
+    let contested = fixture.store.claim(&again).await.unwrap();
+    assert!(matches!(contested, Claim::Busy { .. }), "{contested:?}");
+    fixture.wait_for_lease_end(&lost).await;
     assert_eq!(fixture.store.claim(&again).await.unwrap(), Claim::Unknown);
     let backoff = Duration::ZERO;
     fixture.store.abandon(&AbandonRequest { owner, backoff }).await.unwrap();
@@ -289,7 +299,7 @@ async fn a_refused_claim_does_not_delay_the_purge_of_a_lost_owner() {
     let mut claim = request(SHORT);
     claim.terms.on_lost_owner = OnLostOwner::Hold;
     granted(&fixture.store, &claim).await;
-    fixture.wait_for_lease_end(&claim).await;
+    fixture.wait_until_owner_is_lost(&claim).await;
     let mut other = ClaimRequest { nonce: Nonce::random(), ..claim.clone() };
     other.fingerprint = Fingerprint::of_bytes(b"something else");
     other.terms.lease = LONG.into();

@@ -90,7 +90,7 @@ async fn scripts_that_the_server_has_flushed_are_sent_again() {
                 for _ in 0..50 {
                     let claim = request(LONG);
                     let lease = granted(&store, &claim).await;
-                    let renew = semel_core::RenewRequest { owner: lease.owner, max_run: LONG };
+                    let renew = semel_core::RenewRequest::new(lease.owner, LONG);
                     assert_eq!(store.renew(&renew).await.unwrap(), Renewal::Extended);
                     let completed = store.complete(&completion(lease.owner, "done")).await;
                     assert_eq!(completed.unwrap(), Completion::Recorded);
@@ -217,7 +217,7 @@ async fn a_renewal_and_a_takeover_never_both_succeed() {
             let claim = request(Duration::from_millis(500));
             let owner = granted(&mine, &claim).await.owner;
             tokio::time::sleep(Duration::from_millis(510)).await;
-            let renew = semel_core::RenewRequest { owner, max_run: LONG };
+            let renew = semel_core::RenewRequest::new(owner, LONG);
             let other = ClaimRequest { nonce: Nonce::random(), ..claim };
             let (renewed, claimed) = tokio::join!(mine.renew(&renew), theirs.claim(&other));
             match (renewed.unwrap(), claimed.unwrap()) {

@@ -198,6 +198,7 @@ fn in_progress(owner: &Owner) -> Record {
         attempts: 1,
         dirty: false,
         abandoned: false,
+        contested: false,
         claimed_at: Timestamp::default(),
         lease_until: Timestamp::default(),
         terms,

@@ -49,6 +49,7 @@ impl ReplicaSource {
             attempts: self.attempt,
             dirty: false,
             abandoned: false,
+            contested: false,
             claimed_at: Timestamp::default(),
             lease_until: Timestamp::default(),
             terms: Terms {

@@ -44,6 +44,11 @@ impl FaultyStore {
         Self { is_shared: true, ..Self::default() }
     }
 
+    /// One process's way to records that others have, too.
+    pub(crate) fn over(inner: MemoryStore) -> Self {
+        Self { inner, ..Self::shared() }
+    }
+
     /// The next `times` calls of `step` fail.
     pub(crate) fn fail(&self, step: &'static str, fault: StepFault, times: usize) {
         self.faults.lock().unwrap().insert(step, (fault, times));

@@ -7,7 +7,10 @@ use semel_core::{
 };
 use tokio::sync::{oneshot, watch};
 
-use super::*;
+use super::{
+    faulty_store::{FaultyStore, StepFault},
+    *,
+};
 
 /// Claims the key as another process would: it takes over if the lease has ended.
 async fn take_over(engine: &Engine, id: &str, lease: Duration) -> Claim {
@@ -25,6 +28,16 @@ async fn take_over(engine: &Engine, id: &str, lease: Duration) -> Claim {
         labels: None,
     };
     engine.store().claim(&request).await.unwrap()
+}
+
+/// Lets the lease of an owner end, which is a minute long, and the grace period after the first claim too. Then claims
+/// the key as another process would.
+async fn outlast(engine: &Engine, clock: &ManualClock, id: &str) -> Claim {
+    clock.advance(Duration::from_secs(61));
+    let contested = take_over(engine, id, LEASE).await;
+    assert!(matches!(contested, Claim::Busy { .. }), "{contested:?}");
+    clock.advance(Duration::from_secs(20));
+    take_over(engine, id, LEASE).await
 }
 
 async fn recorded_fingerprint(engine: &Engine, id: &str) -> Fingerprint {
@@ -262,8 +275,7 @@ async fn a_lost_owner_under_hold_is_unknown_and_its_late_outcome_still_counts() 
         async move { engine.run(key("a"), fingerprint("x"), work).await }
     });
     until("the owner runs", async || runs.count() == 1).await;
-    clock.advance(Duration::from_secs(61));
-    assert!(matches!(take_over(&engine, "a", LEASE).await, Claim::Unknown));
+    assert!(matches!(outlast(&engine, &clock, "a").await, Claim::Unknown));
     gate.send_replace(true);
     assert!(owner.await.unwrap().unwrap().stored);
     let sighting = engine.store().get(&engine.key_hash(&key("a"))).await.unwrap().unwrap();
@@ -342,8 +354,7 @@ async fn a_superseded_owner_is_busy_when_the_winner_released() {
         async move { slow.run(key("a"), fingerprint("x"), work).await }
     });
     started.await.unwrap();
-    clock.advance(Duration::from_secs(61));
-    let Claim::Granted(winner) = take_over(&slow, "a", LEASE).await else {
+    let Claim::Granted(winner) = outlast(&slow, &clock, "a").await else {
         panic!("not taken over")
     };
     let effect = semel_core::Effect::Possible;
@@ -449,4 +460,47 @@ async fn a_superseded_owner_does_not_get_the_outcome_of_another_fingerprint() {
     finish.send(()).unwrap();
     let answer = loser.await.unwrap();
     assert!(matches!(answer, Err(RunError::Mismatch)), "{answer:?}");
+}
+
+/// Two processes share a store that stalls for longer than the lease. When it answers again, it processes the claim of
+/// the process that waits before it hears of the owner.
+async fn owner_that_is_heard_late(policy: Policy) {
+    let clock = ManualClock::new();
+    let records = MemoryStore::builder().clock(clock.clone()).build().unwrap();
+    let stalled = FaultyStore::over(records.clone());
+    let policy = policy.lease(Duration::from_secs(60));
+    let (owner, other) = (engine(stalled.clone(), policy), engine(records.clone(), policy));
+    let (gate, runs) = (watch::Sender::new(false), RunCounter::default());
+    let call = |engine: &Engine| {
+        let (engine, work) = (engine.clone(), gated(&gate, &runs));
+        tokio::spawn(async move { engine.run(key("a"), fingerprint("x"), work).await.unwrap() })
+    };
+    let owning = call(&owner);
+    until("the owner runs", async || runs.count() == 1).await;
+    let waiting = call(&other);
+    stalled.fail("complete", StepFault::Down, usize::MAX);
+    gate.send_replace(true);
+    until("the outcome is not recorded", async || stalled.calls("complete") > 0).await;
+    clock.advance(Duration::from_secs(61));
+    let hash = owner.key_hash(&key("a"));
+    until("the other process has claimed the key", async || {
+        let record = records.get(&hash).await.unwrap().unwrap().record;
+        assert_eq!((record.state, record.token), (State::InProgress, 1), "a living owner's key");
+        record.contested
+    })
+    .await;
+    stalled.heal();
+    let (first, second) = (owning.await.unwrap(), waiting.await.unwrap());
+    assert_eq!((first.value, first.stored), (1, true));
+    assert_eq!((second.value, second.replayed, runs.count()), (1, true, 1));
+}
+
+#[tokio::test]
+async fn a_claim_that_overtakes_a_living_owner_does_not_run_the_work_again() {
+    owner_that_is_heard_late(policy()).await;
+}
+
+#[tokio::test]
+async fn a_claim_that_overtakes_a_living_owner_does_not_hold_its_key() {
+    owner_that_is_heard_late(hold()).await;
 }

@@ -17,7 +17,7 @@ async fn owners_steps_are_refused(wipe: impl FnOnce(&mut Running)) {
 
     let done = complete(&lease);
     assert_eq!(until_answered(|| store.complete(&done)).await, Completion::Missing);
-    let renewal = RenewRequest { owner: rest, max_run: std::time::Duration::from_secs(60) };
+    let renewal = RenewRequest::new(rest, std::time::Duration::from_secs(60));
     assert_eq!(store.renew(&renewal).await.unwrap(), Renewal::Lost);
     let release = ReleaseRequest { owner: rest, effect: Effect::None };
     assert_eq!(store.release(&release).await.unwrap(), Release::Missing);

@@ -119,6 +119,9 @@ async fn a_superseded_owner_writes_no_copy() {
     let test = arbiter_test();
     let lost = test.granted(1).await;
     test.clock.advance(Duration::from_secs(31));
+    let contested = test.store.claim(&request(1, "a")).await.unwrap();
+    assert!(matches!(contested, Claim::Busy { .. }), "{contested:?}");
+    test.clock.advance(Duration::from_secs(10));
     test.complete_taken_over(1).await;
     let reply = test.store.complete(&completion(&lost, "late")).await.unwrap();
     assert!(matches!(reply, Completion::Superseded(_)));

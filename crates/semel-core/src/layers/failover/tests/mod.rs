@@ -323,7 +323,7 @@ async fn keys_of_the_secondary_are_still_protected_after_the_primary_is_back() {
         node.replays(1).await;
         assert!(matches!(node.claim(2).await, Claim::Busy { .. }));
     }
-    let renewed = node.store.renew(&RenewRequest { owner, max_run: RETENTION }).await.unwrap();
+    let renewed = node.store.renew(&RenewRequest::new(owner, RETENTION)).await.unwrap();
     assert_eq!(renewed, Renewal::Extended, "the owner renews on the store that granted its claim");
     assert_eq!(node.unprotected(), (2, 0));
     assert_eq!(twin.unprotected(), (0, 0));

@@ -18,7 +18,7 @@ async fn the_window_stays_open_while_an_owner_works() {
     node.primary.cut.store(true, SeqCst);
     let owner = node.granted(1).await.owner;
     node.reconnect_primary().await;
-    let renewal = RenewRequest { owner, max_run: RETENTION };
+    let renewal = RenewRequest::new(owner, RETENTION);
     let outcome = Arc::new(Outcome::success("done"));
     let completion = CompleteRequest { owner, outcome };
     node.shorten_window();
@@ -40,6 +40,8 @@ async fn the_window_stays_open_for_an_unknown_key_and_for_its_resolved_outcome()
     // This node cannot read the window any more.
     node.secondary.cut.store(true, SeqCst);
     node.primary.clock.advance(RETENTION * 9);
+    assert_eq!(node.secondary.store.purge(9).await.unwrap().held, 0, "the owner may be heard yet");
+    node.primary.clock.advance(held.terms.grace_period().to_duration());
     assert_eq!(node.secondary.store.purge(9).await.unwrap().held, 1, "its owner was lost");
     assert_eq!(node.window(), Duration::ZERO);
     let late = node.twin();
