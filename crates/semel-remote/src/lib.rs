@@ -7,6 +7,7 @@
 //! | requests of many callers in one round trip | [`batch`] |
 //! | connections on the caller's runtime | [`RuntimeConnections`], [`RequestQueue`] |
 //! | calls that outlive their caller | [`run_in_background`], [`run_to_completion`] |
+//! | how long a batch may wait for its replies, and a connection for the server | [`RenewalPace`] |
 //! | a timeout that tolerates a busy runtime | [`timeout_with_grace`] |
 //! | parts of a URL | [`decoded`], [`host_and_port`] |
 //! | maps by key hash or nonce | [`BuildPrefixHasher`] |
@@ -20,6 +21,8 @@ pub mod batch;
 mod list;
 mod prefix_hasher;
 #[cfg(not(shuttle))]
+mod renewal_pace;
+#[cfg(not(shuttle))]
 mod request_queue;
 #[cfg(not(shuttle))]
 mod runtime_connections;
@@ -31,6 +34,8 @@ mod value_error;
 pub use background::{run_in_background, run_to_completion};
 pub use list::readable_record;
 pub use prefix_hasher::{BuildPrefixHasher, PrefixHasher};
+#[cfg(not(shuttle))]
+pub use renewal_pace::RenewalPace;
 #[cfg(not(shuttle))]
 pub use request_queue::{ConnectedWorker, RequestQueue, WorkerGroup};
 #[cfg(not(shuttle))]

@@ -10,7 +10,7 @@ use async_nats::{Client, HeaderMap, HeaderName, HeaderValue};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use semel_core::{Result, Timestamp};
-use semel_remote::{RuntimeConnection as _, RuntimeConnections, timeout_with_grace};
+use semel_remote::{RenewalPace, RuntimeConnection as _, RuntimeConnections, timeout_with_grace};
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::oneshot;
 
@@ -45,6 +45,7 @@ pub(crate) struct BucketClient {
     clock: NatsClock,
     pub(crate) capacity: BucketCapacity,
     pub(crate) call_timeout: Duration,
+    pub(crate) pace: RenewalPace,
     pub(crate) lost_connections: LostConnections,
     /// The bucket accepts per-key TTL.
     has_ttl: bool,
@@ -89,6 +90,7 @@ impl BucketClient {
             clock,
             capacity,
             call_timeout,
+            pace: RenewalPace::default(),
             lost_connections,
             has_ttl,
         })

@@ -92,7 +92,8 @@ pub(crate) async fn execute(
 
 impl NatsRequest<'_> {
     async fn run(&mut self) -> Result<StoreReply> {
-        let (deadline, mut last_error) = (Instant::now() + self.bucket.call_timeout, None);
+        let timeout = self.bucket.pace.batch_timeout(self.bucket.call_timeout, [self.request]);
+        let (deadline, mut last_error) = (Instant::now() + timeout, None);
         if let Some(snapshot) = self.assumed_snapshot() {
             let next = self.decide(snapshot, self.bucket.now())?;
             if let Some(reply) = self.execute(next, &mut last_error).await? {

@@ -3,6 +3,7 @@
 use std::{fmt, time::Duration};
 
 use semel_core::{HashSecret, Result};
+use semel_remote::RenewalPace;
 use tokio::sync::watch;
 use tokio_postgres::Config;
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -21,6 +22,7 @@ pub(crate) struct PgSettings {
     pub(crate) secret: Option<HashSecret>,
     /// A store that only reads: if no process has set the hash secret yet, this one does not either.
     pub(crate) skip_setup: bool,
+    pub(crate) pace: RenewalPace,
     /// Sent when a connection was lost: every worker then checks its own connection before the next batch.
     pub(crate) check: watch::Sender<()>,
 }
@@ -47,6 +49,7 @@ impl PgSettings {
             connect_timeout,
             secret: builder.secret.clone(),
             skip_setup: builder.skip_setup,
+            pace: RenewalPace::default(),
             check: watch::Sender::default(),
         })
     }

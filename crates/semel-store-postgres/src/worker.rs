@@ -88,7 +88,7 @@ impl PgWorker {
     /// Whether the server still answers on this connection.
     async fn check(&self, connection: &PreparedConnection) -> Result<()> {
         let answer = pin!(connection.inner.client.batch_execute(""));
-        let limit = self.settings.call_timeout.min(CHECK_TIMEOUT);
+        let limit = self.settings.pace.limit(self.settings.call_timeout.min(CHECK_TIMEOUT));
         let answered = timeout_with_grace(limit, answer).await;
         answered.ok_or_else(timed_out)?.map_err(|error| explain(&error))
     }
@@ -103,11 +103,13 @@ impl PgWorker {
         connection: &PreparedConnection,
         batch: Batch<PgRequest, Result<PgReply>>,
     ) -> Result<()> {
+        let calls = batch.calls.iter().map(|call| &call.request);
+        let limit = self.settings.pace.batch_timeout(self.settings.call_timeout, calls);
         let (mut requests, groups) = RequestBatch::new(batch.calls);
         let ran = {
             // Pinned on the stack: a box would cost every batch an allocation of some kilobytes.
             let running = pin!(run_batch(connection, &self.notifier, &mut requests, groups));
-            timeout_with_grace(self.settings.call_timeout, running).await
+            timeout_with_grace(limit, running).await
         };
         let ran = ran.unwrap_or_else(|| Err(timed_out()));
         let missing = ran.as_ref().err().map_or_else(timed_out, lost);
@@ -123,10 +125,10 @@ impl PgWorker {
     ) -> Option<PreparedConnection> {
         let settings = self.settings.clone();
         loop {
-            let pause = backoff.next();
+            let pause = settings.pace.limit(backoff.next());
             let mut attempt = pin!(async {
                 tokio::time::sleep(pause).await;
-                PreparedConnection::open(&settings).await
+                settings.pace.connect(|| PreparedConnection::open(&settings)).await
             });
             loop {
                 let (group, mut connected) = (&self.group, self.group.watch());

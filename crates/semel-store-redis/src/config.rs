@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use semel_core::{Error, Finding, HashSecret, Result, Store, StoreInfo};
 use semel_remote::batch::BatchLimits;
-use semel_remote::run_in_background;
+use semel_remote::{RenewalPace, run_in_background};
 
 use tokio::sync::watch;
 
@@ -176,6 +176,7 @@ impl RedisStoreBuilder {
             call_timeout: self.call_timeout,
             clock: RedisClock::new(),
             claims: RememberedClaims::new(),
+            pace: RenewalPace::default(),
             recheck: watch::Sender::default(),
         })
     }

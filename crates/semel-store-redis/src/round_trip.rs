@@ -2,7 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use redis::{Cmd, Value, cmd};
@@ -54,8 +54,11 @@ impl RoundTrip<'_> {
         let (completions, unanswered): (Vec<usize>, Vec<usize>) =
             unanswered.iter().partition(|at| requests[**at].request.is_completion_write());
         let (now, is_cluster) = (self.settings.clock.now(), self.connection.is_cluster());
+        let requests_of_trip = unanswered.iter().map(|at| &requests[*at].request.request);
+        let timeout =
+            self.settings.pace.batch_timeout(self.settings.call_timeout, requests_of_trip);
         let mut refusals = match is_cluster {
-            true => self.add_to_indexes_first(requests, &unanswered, now).await?,
+            true => self.add_to_indexes_first(requests, &unanswered, now, timeout).await?,
             false => HashMap::new(),
         };
         let mut commands = Vec::with_capacity(unanswered.len() + 2);
@@ -80,7 +83,7 @@ impl RoundTrip<'_> {
             commands.push(cmd("TIME"));
         }
         let sent_at = Instant::now();
-        let mut replies = self.connection.send(commands, self.settings.call_timeout).await?;
+        let mut replies = self.connection.send(commands, timeout).await?;
         let mut trip = TripReplies::new(self.settings);
         for (index, (at, has_index_command)) in unanswered.iter().zip(has_index_command).enumerate()
         {
@@ -136,13 +139,14 @@ impl RoundTrip<'_> {
         requests: &[PendingRequest],
         unanswered: &[usize],
         now: Timestamp,
+        timeout: Duration,
     ) -> Result<HashMap<usize, CommandReply>> {
         let adds = unanswered.iter().enumerate();
         let adds = adds.filter_map(|(index, at)| {
             Some((index, self.index_command(&requests[*at].request, now)?))
         });
         let (indexes, commands): (Vec<_>, Vec<_>) = adds.unzip();
-        let replies = self.connection.send(commands, self.settings.call_timeout).await?;
+        let replies = self.connection.send(commands, timeout).await?;
         Ok(indexes.into_iter().zip(replies).filter(|(_, reply)| reply.is_err()).collect())
     }
 }

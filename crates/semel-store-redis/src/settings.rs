@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use semel_remote::RenewalPace;
 use tokio::sync::watch;
 
 use crate::{
@@ -26,6 +27,7 @@ pub(crate) struct RedisSettings {
     pub(crate) call_timeout: Duration,
     pub(crate) clock: RedisClock,
     pub(crate) claims: RememberedClaims,
+    pub(crate) pace: RenewalPace,
     /// Notified when a connection was lost: the workers check theirs before they use it again.
     pub(crate) recheck: watch::Sender<()>,
 }

@@ -166,7 +166,9 @@ impl ReconnectingConnection {
     /// Checks the connection, and replaces it if the server does not answer on it.
     pub(crate) async fn check(&mut self) {
         if let RedisConnectionState::Open(connection) = &mut self.state
-            && let Err(why) = connection.check(self.settings.call_timeout.min(CHECK_TIMEOUT)).await
+            && let Err(why) = connection
+                .check(self.settings.pace.limit(CHECK_TIMEOUT.min(self.settings.call_timeout)))
+                .await
         {
             self.replace(&why);
         }
@@ -198,7 +200,7 @@ async fn connect_until_open(
 ) -> RedisConnection {
     let (mut least, mut pause) = (FIRST_LEAST_PAUSE, FIRST_PAUSE);
     loop {
-        match settings.open().await {
+        match settings.pace.connect(|| settings.open()).await {
             Ok(connection) => {
                 tracing::info!("redis: connected");
                 return connection;
@@ -210,7 +212,7 @@ async fn connect_until_open(
         least = (least * 2).min(LONGEST_LEAST_PAUSE);
         let rest = sleep(pause.mul_f64(rand::random_range(0.5..1.0)));
         tokio::select! {
-            () = rest => pause = (pause * 2).min(LONGEST_PAUSE),
+            () = rest => pause = settings.pace.limit((pause * 2).min(LONGEST_PAUSE)),
             () = progress.wanted.notified() => {}
         }
     }
