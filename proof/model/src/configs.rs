@@ -120,9 +120,23 @@ impl ModelConfig {
     /// The store loses the record.
     pub const FORGETFUL: Self = config("forgetful", FRUGAL, 3, FORGETFUL);
 
+    /// Two owners are lost, one after the other.
+    pub const LAPSED: Self = Self {
+        calls: 2,
+        shows: &[Situation::Contested, Situation::TwoRuns, Situation::Dead],
+        ..config("lapsed", RERUN, 6, NONE)
+    };
+
     /// What every run of the tests explores, to the last state.
-    pub const SMALL: &[Self] =
-        &[Self::RERUN, Self::HOLD, Self::MIXED, Self::TWICE, Self::CLEARED, Self::FORGETFUL];
+    pub const SMALL: &[Self] = &[
+        Self::RERUN,
+        Self::HOLD,
+        Self::MIXED,
+        Self::TWICE,
+        Self::CLEARED,
+        Self::FORGETFUL,
+        Self::LAPSED,
+    ];
 
     /// What `cargo xtask model` explores besides.
     pub const LARGE: &[Self] = &[

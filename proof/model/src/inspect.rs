@@ -38,17 +38,33 @@ impl Protocol {
         record.state == State::Completed && record.outcome.as_ref() == expected
     }
 
-    /// Without further calls, the lease ends, and then the record expires or becomes Unknown.
+    /// Without further calls, the lease ends, then the grace period, and then the record expires or becomes Unknown.
     fn goes_on(&self, record: &Record) -> bool {
-        let end = record.expires_at.map_or(record.lease_until, |at| at.max(record.lease_until));
-        let (left, _) = self.bug.step(Some(record.clone()), StepRequest::Purge, end);
+        let end = |record: &Record| record.expires_at.unwrap_or_default().max(record.lease_until);
+        let purge = |record: Record| {
+            let at = end(&record);
+            self.bug.step(Some(record), StepRequest::Purge, at).0
+        };
+        let left = purge(record.clone()).and_then(|left| match left.state {
+            State::InProgress => purge(left),
+            _ => Some(left),
+        });
         let ends = left.is_none_or(|record| record.state == State::Unknown);
-        let busy = record.state == State::InProgress
-            && matches!(
-                self.newcomer(Some(record.clone()), record, record.lease_until),
-                Claim::Busy { .. }
-            );
-        ends && !busy
+        ends && (record.state != State::InProgress || self.gives_way(record))
+    }
+
+    /// A claim after the lease is not busy, or another claim after the grace period is not.
+    fn gives_way(&self, record: &Record) -> bool {
+        let claim = |found: Record| {
+            let at = found.lease_until;
+            self.newcomer(Some(found), record, at)
+        };
+        match claim(record.clone()) {
+            (Some(contested), Claim::Busy { .. }) => {
+                !matches!(claim(contested), (_, Claim::Busy { .. }))
+            }
+            (_, reply) => !matches!(reply, Claim::Busy { .. }),
+        }
     }
 
     fn is_resolvable(&self, world: &WorldState, record: &Record) -> bool {
@@ -60,16 +76,21 @@ impl Protocol {
         let call = request::resolve(&look, OperatorChoice::Reopen, self.outcome(request::OPERATOR));
         let (opened, answer) = self.bug.step(Some(record.clone()), call, world.time());
         answer == StepReply::Resolve(Resolution::Done)
-            && matches!(self.newcomer(opened, record, world.time()), Claim::Granted(_))
+            && matches!(self.newcomer(opened, record, world.time()), (_, Claim::Granted(_)))
     }
 
-    /// The reply to a new claim with the fingerprint of the record.
-    fn newcomer(&self, found: Option<Record>, like: &Record, now: Timestamp) -> Claim {
+    /// The record after a new claim with the fingerprint of `like`, and the reply.
+    fn newcomer(
+        &self,
+        found: Option<Record>,
+        like: &Record,
+        now: Timestamp,
+    ) -> (Option<Record>, Claim) {
         let fingerprint = like.fingerprint.map_or(1, |it| it.as_bytes()[0]);
         let call = request::claim(&ModelClient::RERUN.with_fingerprint(fingerprint), NEWCOMER);
-        match self.bug.step(found, call, now).1 {
-            StepReply::Claim(answer) => answer,
-            other => unreachable!("a claim was answered with {other:?}"),
+        match self.bug.step(found, call, now) {
+            (left, StepReply::Claim(answer)) => (left, answer),
+            (_, other) => unreachable!("a claim was answered with {other:?}"),
         }
     }
 }

@@ -49,7 +49,9 @@ pub(crate) struct KeyStatus {
     /// The fingerprint that is pinned. Zero after an attested release without effect.
     pub(crate) pinned: u8,
     pub(crate) granted_at: u8,
-    /// When other claims may take over: the end of the owner's lease, or of its backoff.
+    /// A claim has found the owner's lease over, and the owner has not been heard since.
+    pub(crate) contested: bool,
+    /// The end of the owner's lease, of its backoff, or of its grace period.
     pub(crate) silent_until: u8,
     pub(crate) expires_at: Option<u8>,
 }
@@ -97,13 +99,26 @@ impl KeyStatus {
         self.silent_until <= now
     }
 
+    /// Other claims may take over: the owner was not heard in its lease, nor in the grace period after that.
+    pub(crate) fn is_lost(&self, now: u8) -> bool {
+        let is_ended = self.contested || self.phase == LedgerPhase::Abandoned;
+        is_ended && self.is_silent(now)
+    }
+
+    /// Starts the grace period at `now`.
+    pub(crate) fn contest(&mut self, now: u8, life: &RecordLife, client: &ModelClient) {
+        self.contested = true;
+        self.lapse_at(now + (client.lease / 3).max(1), life, client);
+    }
+
     /// Starts the lease at `now`.
     pub(crate) fn arm(&mut self, now: u8, life: &RecordLife, client: &ModelClient) {
+        self.contested = false;
         self.lapse_at(now + client.lease, life, client);
     }
 
     pub(crate) fn back_off(&mut self, now: u8, life: &RecordLife, client: &ModelClient) {
-        self.phase = LedgerPhase::Abandoned;
+        (self.phase, self.contested) = (LedgerPhase::Abandoned, false);
         self.lapse_at(now + BACKOFF, life, client);
     }
 
@@ -114,7 +129,7 @@ impl KeyStatus {
 
     /// Ends the owner's claim. The record is kept until `expires_at`.
     pub(crate) fn end(&mut self, phase: LedgerPhase, expires_at: Option<u8>) {
-        (self.phase, self.expires_at) = (phase, expires_at);
+        (self.phase, self.contested, self.expires_at) = (phase, false, expires_at);
     }
 }
 
@@ -164,6 +179,7 @@ impl ModelLedger {
             disowned: false,
             pinned: mask(client.fingerprint),
             granted_at: now,
+            contested: false,
             silent_until: now,
             expires_at: None,
         };

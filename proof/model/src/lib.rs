@@ -13,6 +13,7 @@
 //! | `judge` | compares each reply with the ledger |
 //! | `inspect` | compares each state with the ledger, and checks for progress |
 //! | `rule`, `situation` | what must never happen, and what must happen somewhere |
+//! | `stall` | a model of its own: a store that does not answer for a while |
 //! | `check`, `counterexample` | runs the checker and prints the shortest counterexample |
 
 mod action;
@@ -29,6 +30,7 @@ mod reply_coverage;
 mod request;
 mod rule;
 mod situation;
+mod stall;
 mod world;
 
 pub use check::ModelReport;
@@ -37,3 +39,4 @@ pub use protocol::Protocol;
 pub use reply_coverage::ReplyCoverage;
 pub use rule::ProtocolRule;
 pub use situation::Situation;
+pub use stall::{StallAction, StallCheck, StallConfig, StallMessage};

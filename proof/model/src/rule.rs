@@ -40,8 +40,9 @@ rules! {
     RecordedIsStored = "an owner that gets Recorded has its outcome stored";
     OwnerIsAccepted = "an owner that was not superseded may renew, complete and release";
     SupersededChangesNothing = "a superseded owner changes nothing";
-    NoEarlyTakeover = "no takeover before the owner's whole lease has passed without a renewal";
-    LeaseEnds = "a lease ends when its length has passed without a renewal";
+    NoEarlyTakeover =
+        "no takeover before the owner's whole lease and a grace period have passed without a renewal";
+    LeaseEnds = "a lease ends when its length and one grace period have passed without a renewal";
     MaxRunEnds = "no lease is renewed beyond max_run";
     AbandonedIsFinal = "an abandoned lease is not extended";
     RetryIsGranted = "a claim whose reply was lost is granted again as the same claim";

@@ -56,6 +56,9 @@ situations! {
     Abandoned = "a claim is abandoned", |world| {
         world.live().is_some_and(|record| record.abandoned)
     };
+    Contested = "a lease is over, and its owner has the grace period", |world| {
+        world.live().is_some_and(|record| record.contested)
+    };
     Dirty = "a key is owned after an earlier attempt that may have had an effect", |world| {
         world.live().is_some_and(|record| record.dirty && record.state == State::InProgress)
     };

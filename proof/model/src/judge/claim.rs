@@ -1,4 +1,4 @@
-//! Judges claims (T1–T5b).
+//! Judges claims (T1–T5b, with T5a).
 
 use semel_core::Claim;
 
@@ -35,7 +35,9 @@ impl Protocol {
             }
             Claim::Busy { .. } => {
                 world.require(ProtocolRule::StateFollowsTable, it.phase.is_in_progress());
-                world.require(ProtocolRule::LeaseEnds, copy || !it.is_silent(world.now));
+                if !copy && it.is_silent(world.now) {
+                    self.judge_contest(world, it);
+                }
             }
             Claim::Unknown if it.phase.is_in_progress() => judge_hold(world, it),
             Claim::Dead if it.phase != LedgerPhase::Dead => self.judge_death(world, it),
@@ -58,6 +60,13 @@ impl Protocol {
         }
     }
 
+    /// T5a: the lease is over, and the owner gets the grace period.
+    fn judge_contest(&self, world: &mut WorldState, mut it: KeyStatus) {
+        world.require(ProtocolRule::LeaseEnds, !it.is_lost(world.now));
+        it.contest(world.now, &world.ledger.life(), self.client_of(&it));
+        world.ledger.status = Some(it);
+    }
+
     /// T2: the same claim is granted again.
     fn judge_copy(&self, world: &mut WorldState, mut it: KeyStatus) {
         world.require(ProtocolRule::AbandonedIsFinal, it.phase == LedgerPhase::Owned);
@@ -73,8 +82,8 @@ impl Protocol {
         match world.ledger.status {
             None => world.ledger.begin(client),
             Some(it) => {
-                let silent = it.is_silent(world.now);
-                world.require(ProtocolRule::NoEarlyTakeover, !it.phase.is_in_progress() || silent);
+                let lost = it.is_lost(world.now);
+                world.require(ProtocolRule::NoEarlyTakeover, !it.phase.is_in_progress() || lost);
                 world.require(ProtocolRule::TokensRise, token > it.owner_id.token);
             }
         }
@@ -113,7 +122,7 @@ impl Protocol {
         let life = world.ledger.life();
         let in_progress = it.phase.is_in_progress();
         world.require(ProtocolRule::NotDeadBelowTheLimit, life.attempts >= life.cap);
-        world.require(ProtocolRule::NoEarlyTakeover, !in_progress || it.is_silent(world.now));
+        world.require(ProtocolRule::NoEarlyTakeover, !in_progress || it.is_lost(world.now));
         world.require(
             ProtocolRule::StateFollowsTable,
             in_progress || it.phase == LedgerPhase::Released,
@@ -126,7 +135,7 @@ impl Protocol {
 
 /// T5 on hold: the key becomes Unknown.
 fn judge_hold(world: &mut WorldState, mut it: KeyStatus) {
-    world.require(ProtocolRule::NoEarlyTakeover, it.is_silent(world.now));
+    world.require(ProtocolRule::NoEarlyTakeover, it.is_lost(world.now));
     world.require(ProtocolRule::StateFollowsTable, world.ledger.life().on_hold);
     it.end(LedgerPhase::Unknown, None);
     world.ledger.status = Some(it);

@@ -49,7 +49,7 @@ impl Protocol {
             (JudgedRequest::Forget, StepReply::Forget(Forgetting::Forgotten)) => {
                 operator::judge_forgetting(world);
             }
-            (JudgedRequest::Purge, StepReply::Purge) if changed => operator::judge_purge(world),
+            (JudgedRequest::Purge, StepReply::Purge) if changed => self.judge_purge(world),
             // Refused requests must have changed nothing: `inspect` checks that.
             _ => {}
         }

@@ -66,14 +66,21 @@ pub(super) fn judge_forgetting(world: &mut WorldState) {
     world.require(ProtocolRule::ForgetRefusesUndecided, status.is_some_and(|it| decided(it.phase)));
 }
 
-/// The purge changed or deleted the record.
-pub(super) fn judge_purge(world: &mut WorldState) {
-    let Some(mut it) = world.ledger.status else { return };
-    let lapsed = it.phase.is_in_progress() && it.is_silent(world.now);
-    let lost = lapsed && world.ledger.life().on_hold;
-    world.require(ProtocolRule::PurgeDeletesOnlyExpired, lost && world.record.is_some());
-    if lost {
-        it.end(LedgerPhase::Unknown, None);
+impl Protocol {
+    /// The purge changed or deleted the record.
+    pub(super) fn judge_purge(&self, world: &mut WorldState) {
+        let Some(mut it) = world.ledger.status else { return };
+        let lapsed = it.phase.is_in_progress() && it.is_silent(world.now);
+        let held = lapsed && world.ledger.life().on_hold;
+        world.require(ProtocolRule::PurgeDeletesOnlyExpired, held && world.record.is_some());
+        if !held {
+            return;
+        }
+        if it.is_lost(world.now) {
+            it.end(LedgerPhase::Unknown, None);
+        } else {
+            it.contest(world.now, &world.ledger.life(), self.client_of(&it));
+        }
         world.ledger.status = Some(it);
     }
 }

@@ -4,3 +4,4 @@ mod conformance_promise;
 mod known_bugs;
 mod planted_bugs;
 mod protocol;
+mod stall;

@@ -91,6 +91,18 @@ const BROKEN: &[(&str, ProtocolRule, ModelConfig)] = &[
     ("an unknown key is granted again", ProtocolRule::HoldRunsOnce, ModelConfig::HOLD),
     ("a dead key is granted again", ProtocolRule::WithinTheLimit, ModelConfig::TWICE),
     ("an erased key is granted again", ProtocolRule::HoldRunsOnce, ModelConfig::CLEARED),
+    // T5a
+    ("a lapsed lease is taken over at once", ProtocolRule::NoEarlyTakeover, ModelConfig::RERUN),
+    ("the cap needs no contest", ProtocolRule::NoEarlyTakeover, ModelConfig::FORGETFUL),
+    ("purge needs no contest", ProtocolRule::StateFollowsTable, ModelConfig::HOLD),
+    ("a contest writes nothing", ProtocolRule::LeaseEnds, ModelConfig::RERUN),
+    ("a renewal leaves the contest", ProtocolRule::NoEarlyTakeover, ModelConfig::RERUN),
+    (
+        "the retry of a lost reply leaves the contest",
+        ProtocolRule::NoEarlyTakeover,
+        ModelConfig::RERUN,
+    ),
+    ("a takeover leaves the contest", ProtocolRule::NoEarlyTakeover, ModelConfig::LAPSED),
     // T6–T9: how an owner is recognised
     (
         "owners are known by their token alone",
@@ -179,6 +191,16 @@ const NOT_IN_THE_MODEL: &[(&str, &str, &str)] = &[
         "a key that died released keeps its owner",
         "no worker completes what it released",
         "complete::a_released_key_that_died_is_not_completed",
+    ),
+    (
+        "the contender's lease decides the grace period",
+        "all grace periods of the model are one tick",
+        "takeover::a_contender_does_not_choose_the_grace_period",
+    ),
+    (
+        "every claim contests anew",
+        "all grace periods of the model are one tick",
+        "takeover::a_grace_period_is_not_extended",
     ),
     ("bodies are text", "outcomes of the model are text", "outcome::a_binary_body_comes_back"),
     ("labels are lost at completion", "the model has no labels", "outcome::labels_come_back"),

@@ -2,6 +2,7 @@
 
 mod claim;
 mod complete;
+mod contest;
 mod operator;
 mod owner;
 mod release;
@@ -11,9 +12,17 @@ use crate::PlantedBug;
 
 /// Every planted bug. The conformance suite catches all of them.
 pub fn all() -> impl Iterator<Item = &'static PlantedBug> {
-    [claim::BUGS, owner::BUGS, complete::BUGS, release::BUGS, operator::BUGS, whole_store::BUGS]
-        .into_iter()
-        .flatten()
+    [
+        claim::BUGS,
+        contest::BUGS,
+        owner::BUGS,
+        complete::BUGS,
+        release::BUGS,
+        operator::BUGS,
+        whole_store::BUGS,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// The planted bug with this name.
