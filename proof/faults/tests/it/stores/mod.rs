@@ -5,6 +5,7 @@ mod flood;
 mod lost_replies;
 mod runtimes;
 mod silence;
+mod stall;
 mod subject;
 mod wiped_server;
 
@@ -39,6 +40,10 @@ for_each_store! {
     silence::a_slow_server_answers_every_call,
     silence::a_refusing_server_is_unavailable_at_once,
     silence::an_engine_does_not_wait_for_a_store_that_is_down,
+    stall::a_claim_that_overtakes_a_completion_takes_nothing_over,
+    stall::a_claim_that_overtakes_a_renewal_takes_nothing_over,
+    stall::a_claim_that_overtakes_a_completion_holds_nothing,
+    stall::the_key_of_an_owner_that_stays_silent_is_taken_over_after_the_grace_period,
     flood::a_batch_that_is_cut_leaves_every_caller_its_own_answer,
     flood::more_callers_than_connections_are_all_answered,
     flood::callers_of_a_silent_server_do_not_queue_for_ever,

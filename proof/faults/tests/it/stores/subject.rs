@@ -133,6 +133,12 @@ impl StoreUnderTest {
         Self { call: LONGEST_CALL, ..self }
     }
 
+    /// The same store as another process has it, through a proxy of its own.
+    pub(crate) fn of_another_process(&self) -> Self {
+        let (url, prefix) = (self.url.clone(), self.prefix.clone());
+        Self { proxy: FaultProxy::start(port(&self.url)).unwrap(), url, prefix, ..*self }
+    }
+
     /// Sets the call timeout.
     pub(crate) fn call_timeout(self, call: Duration) -> Self {
         Self { call, ..self }
