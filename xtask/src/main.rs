@@ -10,6 +10,7 @@ mod model;
 mod sdk;
 mod servers;
 mod soak;
+mod stall;
 mod tools;
 mod workspace;
 
@@ -67,6 +68,8 @@ enum XtaskCommand {
     },
     /// Kill workers over a store under load, and check the history.
     Crash(crash::CrashOptions),
+    /// Stall a server for longer than a lease, and check that no work of a living owner runs twice.
+    Stall(stall::StallOptions),
     /// Run the Stripe SDKs against the gateway, with an upstream that fails.
     Sdk,
     /// Check the protocol in larger bounds than the gate does.
@@ -103,6 +106,7 @@ fn run(command: XtaskCommand) -> Result<()> {
         XtaskCommand::Servers(command) => servers::run(&workspace, command),
         XtaskCommand::Bench { args } => bench::run(&workspace, &args),
         XtaskCommand::Crash(options) => crash::run(&workspace, &options),
+        XtaskCommand::Stall(options) => stall::run(&workspace, &options),
         XtaskCommand::Sdk => sdk::run(&workspace, sdk::GatewayBuild::Alone),
         XtaskCommand::Model => model::run(&workspace),
         XtaskCommand::Deny { advisories } => deny(&workspace, advisories),

@@ -7,6 +7,7 @@ use semel_servers::command;
 
 use crate::crash::{self, CrashOptions};
 use crate::gate::{GateReport, ScheduleOptions};
+use crate::stall::{self, StallOptions};
 use crate::workspace::Workspace;
 use crate::{coverage, model};
 
@@ -28,6 +29,9 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     part("schedules", &|| ScheduleOptions::with_count(SCHEDULES).run(workspace))?;
     for store in crash::STORES {
         part(&format!("crash {store}"), &|| crash::run(workspace, &CrashOptions::new(store)))?;
+    }
+    for store in stall::STORES {
+        part(&format!("stall {store}"), &|| stall::run(workspace, &StallOptions::new(store)))?;
     }
     part("coverage", &|| coverage::run(workspace))?;
     report.print();

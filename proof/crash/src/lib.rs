@@ -9,6 +9,7 @@
 //! | [`ledger`] | a process that writes every run and every effect to a file |
 //! | [`inbox`] | the chaos run of the inbox: one effect and one record for every event |
 //! | [`consumer`] | the chaos run of consumers: one outcome for every event, and no run without a reason |
+//! | [`stall`] | a server that does not answer for longer than a lease, while owners are alive |
 //! | [`check`] | the invariants, checked over history, ledger and final dump |
 //!
 //! `docs/PROOF.md` says how to run it and how to read a failure.
@@ -25,6 +26,7 @@ pub mod ledger;
 pub mod load;
 pub mod plain_store;
 mod process;
+pub mod stall;
 pub mod stores;
 
 pub use chaos::{ChaosPlan, ChaosReport, Harness, RunningWorker, chaos_run};

@@ -3,6 +3,7 @@
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
+    time::Duration,
 };
 
 use anyhow::Result;
@@ -11,7 +12,9 @@ use semel_crash::{
     ChaosPlan, chaos_run,
     check::{Evidence, Floor, check},
     consumer::{self, BrokerKind},
-    die_with_parent, inbox, ledger, load, stores,
+    die_with_parent, inbox, ledger, load,
+    stall::{StallKind, StallPlan, StalledStore, stall_run},
+    stores,
 };
 
 #[derive(Parser)]
@@ -50,6 +53,26 @@ enum Program {
         /// The store of the run.
         store: String,
     },
+    /// Stalls the server of a store for longer than a lease, and checks that no work of a living owner runs twice.
+    Stall {
+        /// `postgres`, `redis`, `valkey`, `nats`, `nats-cluster` or `arbiter`.
+        store: StalledStore,
+        /// `freeze`, `cut` or `restart`.
+        #[arg(long, default_value = "freeze")]
+        kind: StallKind,
+        /// How long the server stalls, in milliseconds.
+        #[arg(long, default_value_t = 4500)]
+        stall_ms: u64,
+        /// The lease, in milliseconds.
+        #[arg(long, default_value_t = 2000)]
+        lease_ms: u64,
+        /// How often the server stalls.
+        #[arg(long, default_value_t = 20)]
+        rounds: u32,
+        /// The keys of each round.
+        #[arg(long, default_value_t = 60)]
+        keys: u32,
+    },
     /// Kills workers over a store and checks the history, the ledger and the final records.
     #[command(alias = "storm")]
     Chaos {
@@ -80,6 +103,10 @@ fn main() -> ExitCode {
         Program::InboxWorker(job) => inbox::work(job).map(|()| true),
         Program::ConsumerWorker(job) => consumer::work(&job).map(|()| true),
         Program::Check { folder, store } => check_again(&folder, &store),
+        Program::Stall { store, kind, stall_ms, lease_ms, rounds, keys } => {
+            let [stall, lease] = [stall_ms, lease_ms].map(Duration::from_millis);
+            run_stalls(&StallPlan { store, kind, stall, lease, rounds, keys })
+        }
         Program::Chaos { store, kills, seed, .. } if store == "inbox" => run_inbox(kills, seed),
         Program::Chaos { store, kills, seed, .. } if store == "consumer" => {
             run_consumer(BrokerKind::Nats, kills, seed)
@@ -109,6 +136,12 @@ fn run_chaos(store: &str, kills: u32, faults: u32, seed: Option<u64>) -> Result<
     }
     println!("chaos run over {}: {kills} kills, seed {}", plan.store, plan.seed);
     let report = chaos_run(&plan)?;
+    println!("{report}");
+    Ok(report.passed())
+}
+
+fn run_stalls(plan: &StallPlan) -> Result<bool> {
+    let report = stall_run(plan)?;
     println!("{report}");
     Ok(report.passed())
 }

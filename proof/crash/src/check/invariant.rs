@@ -33,7 +33,9 @@ impl Invariant {
         match self {
             Self::I1 => "a key on hold takes effect at most once",
             Self::I2 => "effect and record commit together (checked by the inbox run)",
-            Self::I3 => "no two runs share a token, and a lost owner keeps its whole lease",
+            Self::I3 => {
+                "no two runs share a token, and a lost owner keeps its whole lease and the grace period"
+            }
             Self::I4 => "one outcome is recorded",
             Self::I5 => "every replay is the recorded outcome, byte for byte",
             Self::I6 => "an acknowledged claim or outcome is never lost",

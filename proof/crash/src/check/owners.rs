@@ -75,17 +75,18 @@ fn distinct_runs(history: &KeyHistory<'_>) -> Option<Violation> {
     None
 }
 
-/// I3, by time: an owner that neither released the key nor died kept it for its whole lease.
+/// I3, by time: an owner that neither released the key nor died kept it for its whole lease and the grace period.
 fn whole_lease(history: &KeyHistory<'_>) -> Option<Violation> {
     history.grants.iter().find_map(|next| {
         let last = history.grants.iter().find(|last| follows(next, last))?;
         let lease = u64::try_from(KeyClass::LEASE.as_micros()).ok()?;
         let armed = armed_at(history, last, next);
-        let early = next.ended + TOLERANCE < armed + lease;
+        let early = next.ended + TOLERANCE < armed + lease + lease / 3;
         (early && !gave_back(history, last, next) && !died(history, last, next)).then(|| {
             let after = next.ended.saturating_sub(armed) / 1000;
             let what = format!(
-                "token {} was granted {after} ms after token {} was last renewed; the lease is {} ms",
+                "token {} was granted {after} ms after token {} was last renewed; the lease is {} ms, and the grace \
+                 period a third of that",
                 next.token,
                 last.token,
                 lease / 1000

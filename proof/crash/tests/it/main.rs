@@ -12,6 +12,7 @@ mod inbox;
 mod kill_points;
 mod processes;
 mod servers;
+mod stalls;
 
 /// The program that the harness starts as worker, ledger and dump.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_semel-crash");

@@ -16,11 +16,11 @@ fn one_run_and_a_replay() {
 }
 
 #[test]
-fn a_takeover_after_a_whole_lease() {
+fn a_takeover_after_a_whole_lease_and_the_grace_period() {
     let history = HistoryBuilder::of(RERUN)
         .granted(owner(1))
         .effect(owner(1))
-        .later(80)
+        .later(120)
         .granted(owner(2))
         .effect(owner(2))
         .completes(owner(1), 6, ReplyKind::Superseded)
@@ -272,7 +272,7 @@ fn a_hundred_unacknowledged_claims() {
         let claim = |history: HistoryBuilder, n| {
             history.unacknowledged(1, Op::Claim, request(Claimant { nonce: n, ..owner(1) }))
         };
-        let history = (1000..1100).fold(HistoryBuilder::of(RERUN).shared(), claim).later(90);
+        let history = (1000..1100).fold(HistoryBuilder::of(RERUN).shared(), claim).later(120);
         let owner = Claimant { nonce: 5000, ..owner(token) };
         let history = history.granted(owner).effect(owner).completes(owner, 7, ReplyKind::Recorded);
         history.replays(7).dumped(ReplyKind::Completed, token, Some(7))
@@ -289,7 +289,7 @@ fn a_claim_that_took_effect_before_its_server_was_killed() {
         .shared()
         .unacknowledged(1, Op::Claim, request(owner(1)))
         .server_dies();
-    let history = history.later(90).granted(owner(2)).effect(owner(2));
+    let history = history.later(120).granted(owner(2)).effect(owner(2));
     let history = history.completes(owner(2), 7, ReplyKind::Recorded);
     assert_eq!(history.dumped(ReplyKind::Completed, 2, Some(7)).broken(), NONE);
 }

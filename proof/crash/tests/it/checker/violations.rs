@@ -11,7 +11,7 @@ use super::history_builder::*;
 
 #[test]
 fn i1_a_key_on_hold_that_took_effect_twice_is_reported() {
-    let history = HistoryBuilder::of(HOLD).granted(owner(1)).effect(owner(1)).later(90);
+    let history = HistoryBuilder::of(HOLD).granted(owner(1)).effect(owner(1)).later(120);
     let history = history.granted(owner(2)).effect(owner(2)).dumped(ReplyKind::Unknown, 2, None);
     assert!(history.broken().contains(&I1));
 }
@@ -30,6 +30,8 @@ fn i3_a_takeover_within_the_lease_is_reported() {
     };
     let after_claim = HistoryBuilder::of(RERUN).granted(owner(1)).effect(owner(1)).later(30);
     assert_eq!(early(after_claim).broken(), BTreeSet::from([I3]));
+    let in_grace = HistoryBuilder::of(RERUN).granted(owner(1)).effect(owner(1)).later(80);
+    assert_eq!(early(in_grace).broken(), BTreeSet::from([I3]));
     let after_renewal = HistoryBuilder::of(RERUN).granted(owner(1)).effect(owner(1)).later(60);
     let after_renewal =
         after_renewal.owner_step(owner(1), Op::Renew, ReplyKind::Extended).later(30);
@@ -53,7 +55,7 @@ fn i3_a_wait_for_an_owner_that_was_dead_before_the_store_was_opened_is_reported(
     };
     let ends = |history: HistoryBuilder| {
         let next = Claimant { process: 2, ..owner(2) };
-        let history = history.later(90).granted(next).effect(next);
+        let history = history.later(120).granted(next).effect(next);
         history.completes(next, 7, ReplyKind::Recorded).dumped(ReplyKind::Completed, 2, Some(7))
     };
     let dead = || HistoryBuilder::of(RERUN).granted(owner(1)).effect(owner(1)).dies(1);
@@ -73,7 +75,7 @@ fn i3_a_wait_for_an_owner_that_was_dead_before_the_store_was_opened_is_reported(
 fn i4_two_recorded_outcomes_are_reported() {
     let history = HistoryBuilder::of(RERUN)
         .granted(owner(1))
-        .later(90)
+        .later(120)
         .granted(owner(2))
         .completes(owner(2), 8, ReplyKind::Recorded)
         .completes(owner(1), 7, ReplyKind::Recorded)
@@ -119,7 +121,7 @@ fn i6_a_lost_claim_that_ran_is_reported() {
 
 #[test]
 fn i7_a_grant_after_an_acknowledged_outcome_is_reported() {
-    let history = good(RERUN).later(90).granted(owner(2)).dumped(ReplyKind::Completed, 2, Some(7));
+    let history = good(RERUN).later(120).granted(owner(2)).dumped(ReplyKind::Completed, 2, Some(7));
     assert!(history.broken().contains(&I7));
 }
 
@@ -131,7 +133,7 @@ fn i7_a_brief_outcome_may_not_disappear_within_its_retention() {
 
 #[test]
 fn i8_a_token_that_falls_is_reported() {
-    let history = HistoryBuilder::of(RERUN).granted(owner(2)).later(90).granted(owner(1));
+    let history = HistoryBuilder::of(RERUN).granted(owner(2)).later(120).granted(owner(1));
     assert!(history.dumped(ReplyKind::Unknown, 2, None).broken().contains(&I8));
 }
 
@@ -145,7 +147,7 @@ fn i8_two_owners_of_one_token_are_reported() {
 #[test]
 fn i8_a_nonce_that_repeats_is_reported() {
     let again = Claimant { token: 2, ..owner(1) };
-    let history = HistoryBuilder::of(RERUN).granted(owner(1)).later(90).granted(again);
+    let history = HistoryBuilder::of(RERUN).granted(owner(1)).later(120).granted(again);
     assert!(history.dumped(ReplyKind::Unknown, 2, None).broken().contains(&I8));
 }
 
@@ -154,10 +156,10 @@ fn i8_a_nonce_that_repeats_is_reported() {
 fn i8_a_nonce_is_granted_a_later_token_only_after_another_owner() {
     let again = Claimant { token: 3, ..owner(1) };
     let ends = |history: HistoryBuilder| {
-        let history = history.later(90).granted(again).effect(again);
+        let history = history.later(120).granted(again).effect(again);
         history.completes(again, 7, ReplyKind::Recorded).dumped(ReplyKind::Completed, 3, Some(7))
     };
-    let replaced = HistoryBuilder::of(RERUN).granted(owner(1)).later(90).granted(owner(2));
+    let replaced = HistoryBuilder::of(RERUN).granted(owner(1)).later(120).granted(owner(2));
     assert_eq!(ends(replaced).broken(), NONE);
     assert_ne!(ends(HistoryBuilder::of(RERUN).granted(owner(1))).broken(), NONE);
     let other_key = HistoryBuilder::of(RERUN).granted(owner(1)).on(KeyId(2)).granted(again);
@@ -173,7 +175,7 @@ fn i9_an_accepted_step_of_a_replaced_owner_is_reported() {
         (Op::Complete, ReplyKind::Recorded),
     ];
     for (op, answer) in steps {
-        let history = HistoryBuilder::of(RERUN).granted(owner(1)).later(90).granted(owner(2));
+        let history = HistoryBuilder::of(RERUN).granted(owner(1)).later(120).granted(owner(2));
         let history = history.owner_step(owner(1), op, answer);
         assert!(history.dumped(ReplyKind::Unknown, 2, None).broken().contains(&I9), "{op:?}");
     }
@@ -190,7 +192,7 @@ fn i10_a_run_without_a_grant_for_its_payload_is_reported() {
 fn i10_a_grant_for_another_payload_after_an_effect_is_reported() {
     let other = Claimant { payload: 1, ..owner(2) };
     let history =
-        HistoryBuilder::of(RERUN).granted(owner(1)).effect(owner(1)).later(90).granted(other);
+        HistoryBuilder::of(RERUN).granted(owner(1)).effect(owner(1)).later(120).granted(other);
     assert!(history.dumped(ReplyKind::Unknown, 2, None).broken().contains(&I10));
 }
 
@@ -218,7 +220,7 @@ fn i11_the_outcome_of_another_tenant_is_reported() {
 #[test]
 fn i13_an_attempt_over_the_cap_is_reported() {
     let history =
-        (1..=4).fold(HistoryBuilder::of(CAPPED), |history, n| history.granted(owner(n)).later(90));
+        (1..=4).fold(HistoryBuilder::of(CAPPED), |history, n| history.granted(owner(n)).later(120));
     let history = history.completes(owner(4), 7, ReplyKind::Recorded);
     assert!(history.dumped(ReplyKind::Completed, 4, Some(7)).broken().contains(&I13));
 }
@@ -322,7 +324,7 @@ fn i15_open_calls_explain_only_what_they_can_have_done() {
     let ends = |history: HistoryBuilder| {
         let next = Claimant { nonce: 5000, ..owner(31) };
         let history =
-            history.later(90).granted(next).effect(next).completes(next, 7, ReplyKind::Recorded);
+            history.later(120).granted(next).effect(next).completes(next, 7, ReplyKind::Recorded);
         history.dumped(ReplyKind::Completed, 31, Some(7)).broken()
     };
     let claim_reply = |history: HistoryBuilder, request, answer| {
@@ -348,7 +350,7 @@ fn i15_open_calls_explain_only_what_they_can_have_done() {
 #[test]
 fn i15_an_outcome_that_a_replaced_owner_recorded_is_reported() {
     let late = Detail { digest: Some(Hex(6)), ..request(owner(1)) };
-    let history = HistoryBuilder::of(RERUN).shared().granted(owner(1)).later(90).granted(owner(2));
+    let history = HistoryBuilder::of(RERUN).shared().granted(owner(1)).later(120).granted(owner(2));
     let history = history.unacknowledged(1, Op::Complete, late).replays(6);
     assert!(history.dumped(ReplyKind::Completed, 2, Some(6)).broken().contains(&I15));
 }
@@ -359,7 +361,7 @@ fn i15_a_claim_that_is_sent_repeatedly_uses_one_token() {
     let sent = |times, token| {
         let claim =
             |history: HistoryBuilder, _| history.unacknowledged(1, Op::Claim, request(owner(1)));
-        let history = (0..times).fold(HistoryBuilder::of(RERUN).shared(), claim).later(90);
+        let history = (0..times).fold(HistoryBuilder::of(RERUN).shared(), claim).later(120);
         let next = Claimant { nonce: 5000, ..owner(token) };
         let history = history.granted(next).effect(next).completes(next, 7, ReplyKind::Recorded);
         history.dumped(ReplyKind::Completed, token, Some(7)).broken()
@@ -392,7 +394,7 @@ fn i15_a_claim_that_takes_effect_after_its_server_was_killed_is_reported() {
         .unacknowledged(1, Op::Claim, request(owner(1)))
         .server_dies();
     // The claim has not taken effect, and the server that had it is gone.
-    let history = history.call(1, Op::Get, Detail::default(), detail(ReplyKind::Absent)).later(90);
+    let history = history.call(1, Op::Get, Detail::default(), detail(ReplyKind::Absent)).later(120);
     let history = history.granted(owner(2)).completes(owner(2), 7, ReplyKind::Recorded);
     assert!(history.dumped(ReplyKind::Completed, 2, Some(7)).broken().contains(&I15));
 }
