@@ -245,6 +245,9 @@ mod tests {
             // The command has found the first run, and waits for its lease.
             tokio::time::sleep(Duration::from_millis(1)).await;
             clock.advance(lease);
+            let contested = engine.store().claim(&claim(1)).await.unwrap();
+            let Claim::Busy { remaining } = contested else { panic!("{contested:?}") };
+            clock.advance(remaining);
             let second = engine.store().claim(&claim(1)).await.unwrap();
             assert!(matches!(second, Claim::Granted(_)), "{second:?}");
             clock.advance(lease);
