@@ -300,10 +300,13 @@ fn is_forgotten(calls: &[HistoryCall<'_>], last: &KeyGrant, next: &KeyGrant) -> 
     })
 }
 
+/// True when the record can have expired between two grants. Calls of a lost owner write nothing, so they keep no record.
 fn expires(calls: &[HistoryCall<'_>], last: &KeyGrant, next: &KeyGrant, kept: Option<u64>) -> bool {
-    let own = calls
-        .iter()
-        .filter(|call| call.nonce() == Some(last.nonce) && call.reply_event().is_some());
+    let has_written = |call: &&HistoryCall<'_>| {
+        let wrote_nothing = [ReplyKind::Lost, ReplyKind::Superseded, ReplyKind::Missing];
+        call.reply().is_some_and(|reply| !wrote_nothing.contains(&reply))
+    };
+    let own = calls.iter().filter(|call| call.nonce() == Some(last.nonce)).filter(has_written);
     let before = own.map(HistoryCall::invoked).filter(|invoked| *invoked < next.invoked);
     let wrote = before.max().unwrap_or(last.invoked);
     kept.is_some_and(|kept| next.ended >= wrote + kept)

@@ -255,6 +255,25 @@ fn a_record_that_one_call_extends_and_another_finds_expired() {
     assert_eq!(history(true, 1).broken(), [I15].into());
 }
 
+/// The record of the first payload has expired, and the reply to the first claim of the next one was lost.
+#[test]
+fn late_calls_of_a_lost_owner_do_not_keep_its_record() {
+    let next = Claimant { process: 2, nonce: 500, token: 2, payload: 1 };
+    let history = HistoryBuilder::of(BRIEF)
+        .shared()
+        .granted(owner(1))
+        .effect(owner(1))
+        .later(300)
+        .open(2, Op::Claim, request(Claimant { nonce: 400, ..next }))
+        .later(120)
+        .owner_step(owner(1), Op::Renew, ReplyKind::Lost)
+        .granted(next)
+        .effect(next)
+        .completes(next, 7, ReplyKind::Recorded)
+        .dumped(ReplyKind::Completed, 2, Some(7));
+    assert_eq!(history.broken(), NONE);
+}
+
 /// Two concurrent claims that both get the first token.
 #[test]
 fn two_grants_of_one_token_within_a_life_are_reported() {
