@@ -70,6 +70,10 @@ pub(crate) async fn a_refusing_server_is_unavailable_at_once(subject: StoreUnder
     subject.proxy.set(Fault::Refuse);
     subject.proxy.cut();
     let deadline = Instant::now() + BOUND;
+    while subject.proxy.counts().open() > 0 {
+        assert!(Instant::now() < deadline, "the connections are not cut");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
     while subject.proxy.counts().refused == 0 {
         assert!(Instant::now() < deadline, "the store did not try to connect again");
         let started = Instant::now();
