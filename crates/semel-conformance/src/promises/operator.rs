@@ -69,7 +69,7 @@ pub async fn a_lapsed_key_is_resolved(store: &dyn Store, time: &dyn Time) {
     replays(&operation, &success("checked by hand")).await;
 }
 
-/// A key in its grace period is not stuck: its owner may still be heard.
+/// A key in its grace period is not stuck: the store may still process a renewal of its owner.
 pub async fn a_contested_key_is_not_resolved(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store).lease(LEASE);
     operation.lapsed(time).await;

@@ -211,7 +211,7 @@ async fn record(
     renewal: LeaseRenewal,
 ) -> Result<Completion> {
     let started = Instant::now();
-    // A store that stalls must not make the owner give its outcome up: nobody else can have the key meanwhile.
+    // The owner keeps its outcome while the store stalls: no other caller can get the key until the store answers.
     let is_silent = || Instant::now() < renewal.ends_at() && !renewal.was_answered_since(started);
     let (reply, _) = retry_while(is_silent, budget, || (*store).complete(&request)).await;
     drop(renewal);

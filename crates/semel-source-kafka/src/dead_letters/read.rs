@@ -41,7 +41,7 @@ pub(super) struct LetterLog {
     read: u64,
 }
 
-/// Tells a record from the one with its offset in a topic that was made again.
+/// Distinguishes a record from the one that has its offset in a topic that was made again.
 #[derive(Debug, PartialEq, Eq)]
 struct RecordIdentity {
     offset: i64,

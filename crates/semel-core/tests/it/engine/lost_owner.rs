@@ -463,7 +463,7 @@ async fn a_superseded_owner_does_not_get_the_outcome_of_another_fingerprint() {
 }
 
 /// Two processes share a store that stalls for longer than the lease. When it answers again, it processes the claim of
-/// the process that waits before it hears of the owner.
+/// the process that waits before the owner's completion.
 async fn owner_that_is_heard_late(policy: Policy) {
     let clock = ManualClock::new();
     let records = MemoryStore::builder().clock(clock.clone()).build().unwrap();
